@@ -1,0 +1,65 @@
+"""Arithmetic: FLOP per step and the formats that do them."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from kvwall.objectives.weights import format_bits
+from kvwall.spaces.design import Groups, Matrices, ModelColumns
+from kvwall.spaces.units import Bits, Count, Flag, Flop, Real, Tokens
+
+FLOP_PER_MULTIPLY_ADD = 2.0
+
+
+def uses_16_bit(operand_bits: Bits, activation_bits: Bits) -> Flag:
+    """Whether the wider operand needs the 16-bit units: W4A16 does."""
+    return jnp.logical_or(activation_bits > 8, operand_bits > 8)
+
+
+def uses_4_bit(operand_bits: Bits, activation_bits: Bits) -> Flag:
+    """Whether both operands fit the 4-bit units."""
+    return jnp.logical_and(activation_bits <= 4, operand_bits <= 4)
+
+
+def matrix_classes(model: ModelColumns) -> tuple[Matrices, ...]:
+    """The classes of weight matrices a token is multiplied by."""
+    return (model.query_output, model.key_value, model.ffn, model.head)
+
+
+def attention_flop_per_kept_token(groups: Groups) -> Flop:
+    """FLOP of one query over one kept token, all layers and heads: scores and weighted sum."""
+    return FLOP_PER_MULTIPLY_ADD * jnp.sum(groups.layers * groups.query_heads * (groups.key_dim + groups.value_dim), axis=0)
+
+
+def gemm_flop_per_token(model: ModelColumns, weight_bits: Bits, activation_bits: Bits) -> tuple[Flop, Flop, Flop]:
+    """FLOP of the weight matrices for one token, by format: (16-bit, 8-bit, 4-bit)."""
+    by_format = [_gemm(one, weight_bits, activation_bits) for one in matrix_classes(model)]
+    sixteen, eight, four = (sum(flop[1:], start=flop[0]) for flop in zip(*by_format, strict=True))
+    return sixteen, eight, four
+
+
+def _gemm(matrices: Matrices, weight_bits: Bits, activation_bits: Bits) -> tuple[Flop, Flop, Flop]:
+    flop = FLOP_PER_MULTIPLY_ADD * matrices.elements
+    return split_by_format(flop, format_bits(matrices, weight_bits), activation_bits)
+
+
+def split_by_format(flop: Flop, operand_bits: Bits, activation_bits: Bits) -> tuple[Flop, Flop, Flop]:
+    """The FLOP put into the slot of the format that does them: (16-bit, 8-bit, 4-bit)."""
+    sixteen = uses_16_bit(operand_bits, activation_bits)
+    four = uses_4_bit(operand_bits, activation_bits)
+    eight = jnp.logical_not(jnp.logical_or(sixteen, four))
+    return jnp.where(sixteen, flop, 0.0), jnp.where(eight, flop, 0.0), jnp.where(four, flop, 0.0)
+
+
+def attention_operand_bits(key_bits: Bits, value_bits: Bits) -> Bits:
+    """The wider of K and V decides the format of attention."""
+    return jnp.maximum(key_bits, value_bits)
+
+
+def step_flop(batch: Count, gemm: Real, kept: Tokens, attention: Real) -> Flop:
+    """FLOP of a step from FLOP per token and FLOP per query and kept token.
+
+    >>> float(step_flop(2.0, 10.0, 3.0, 4.0))
+    44.0
+    """
+    return batch * (gemm + kept * attention)

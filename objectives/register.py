@@ -1,0 +1,152 @@
+"""The register of metrics and labels: one line adds one. And `evaluate`, which computes them all."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+
+import jax
+
+from kvwall.objectives import metrics, status, time, wall
+from kvwall.objectives.step import Step, evaluate_step
+from kvwall.spaces.design import Design
+from kvwall.spaces.errors import InputError, nearest
+from kvwall.spaces.quality import TASKS, task_rows
+from kvwall.spaces.units import Code, Flag, Real
+
+Law = Callable[[Design, Step], Real]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of a design."""
+
+    name: str
+    law: Law
+    sourced: Callable[[Design], Flag]
+    """Whether every figure it needs has a source; where not, it is null."""
+    unit: str
+    meaning: str
+    evidence: str = "derived"
+
+
+@dataclass(frozen=True)
+class Label:
+    """A named category of a design; its law gives the index into `meanings`."""
+
+    name: str
+    law: Callable[[Design, Step], Code]
+    meanings: tuple[str, ...]
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics, labels and masks by name; each array keeps the shape of the axes it depends on."""
+
+    metrics: Mapping[str, Real]
+    labels: Mapping[str, Code]
+    sourced: Mapping[str, Flag]
+    """Per metric, whether its figures all have sources."""
+
+
+def unit_of(law: Callable[..., object]) -> str:
+    """The unit a law's return annotation declares. Raises TypeError where it declares none."""
+    returned = typing.get_type_hints(law, include_extras=True).get("return")
+    declared = getattr(returned, "__metadata__", ())
+    if len(declared) != 1 or not isinstance(declared[0], str):
+        raise TypeError(f"{law.__name__} must state its unit in its return annotation, e.g. -> Seconds")
+    return declared[0]
+
+
+def _metric(law: Callable[..., Real], sourced: Callable[[Design], Flag]) -> Metric:
+    return Metric(law.__name__, law, sourced, unit_of(law), _first_sentence(law))
+
+
+def _first_sentence(law: Callable[..., object]) -> str:
+    return (law.__doc__ or "").strip().split("\n")[0].rstrip(".")
+
+
+def _loss(task: str, name: str, upper: bool) -> Metric:
+    law = partial(metrics.task_loss, rows=task_rows(task), upper=upper)
+    kind = "ln(PPL/PPL0)" if task == "perplexity" else "relative quality loss"
+    bound = "upper bound of the " if upper else ""
+    return Metric(name, law, status.always, unit_of(metrics.task_loss), f"{bound}{kind}, task {task}", "calibrated")
+
+
+_STEP_METRICS = (
+    _metric(metrics.tokens_per_second, status.step_sourced),
+    _metric(metrics.tokens_per_second_per_device, status.step_sourced),
+    _metric(metrics.tokens_per_second_per_user, status.step_sourced),
+    _metric(metrics.time_per_output_token, status.step_sourced),
+    _metric(metrics.weight_bytes_read, status.always),
+    _metric(metrics.kv_bytes_read, status.always),
+    _metric(metrics.kv_bytes_stored, status.always),
+    _metric(metrics.kv_bytes_reserved, status.always),
+    _metric(metrics.memory_margin, status.always),
+    _metric(metrics.max_batch, status.always),
+    _metric(metrics.max_context, status.always),
+    _metric(metrics.arithmetic_intensity, status.always),
+    _metric(metrics.ridge_point, status.ridge_sourced),
+    _metric(metrics.energy_per_token, status.energy_sourced),
+    _metric(metrics.cost_per_million_tokens, status.cost_sourced),
+    _metric(metrics.crossover_context_bytes, status.always),
+    _metric(metrics.regime_distance, status.step_sourced),
+)
+
+_LABELS = (
+    Label("phase", metrics.phase, wall.PHASES, "what a step reads most, or that it does not fit"),
+    Label("regime", metrics.regime, wall.REGIMES, "what limits the step"),
+    Label("bound_by", metrics.bound_by, (*time.RESOURCES, "overhead"), "the resource that binds"),
+    Label("status", metrics.design_status, status.STATUSES, "ok, or why the design cannot be deployed"),
+)
+LABELS: Mapping[str, Label] = {label.name: label for label in _LABELS}
+STATUS_OK = status.STATUSES.index("ok")
+
+TASK_NAMES = (*TASKS, "retrieval")
+
+NOT_BUILT: Mapping[str, str] = {
+    "time_to_first_token": "prefill is not modelled yet",
+    "kv_pool_bytes": "engine memory profiles are not modelled yet",
+    "kv_pool_blocks": "engine memory profiles are not modelled yet",
+    "kv_pool_tokens": "engine memory profiles are not modelled yet",
+    "max_concurrency": "engine memory profiles are not modelled yet",
+    "crossover_context_time": "only an estimate has a time crossover; this is a ceiling",
+}
+"""Metrics of the public contract that are null, and why."""
+
+
+@cache
+def metric_register(task: str) -> Mapping[str, Metric]:
+    """Every metric by name; `quality_loss` and `quality_loss_upper` are of `task`. Raises InputError if unknown."""
+    losses = [_loss(task, "quality_loss", upper=False), _loss(task, "quality_loss_upper", upper=True)]
+    for each in TASK_NAMES:
+        losses.append(_loss(each, f"quality_loss_{each}", upper=False))
+        losses.append(_loss(each, f"quality_loss_upper_{each}", upper=True))
+    return {metric.name: metric for metric in (*_STEP_METRICS, *losses)}
+
+
+def metric_named(name: str, task: str) -> Metric:
+    """The metric of this name. Raises InputError with the nearest names."""
+    register = metric_register(task)
+    if name in register:
+        return register[name]
+    if name in NOT_BUILT:
+        raise InputError(f'metric "{name}" has no value yet: {NOT_BUILT[name]}; choose another')
+    raise InputError(f'metric "{name}" is unknown{nearest(name, register)}: `kvwall catalog metrics` lists them')
+
+
+def evaluate(design: Design, task: str) -> Evaluation:
+    """Every metric and label of a design, or of a grid of designs; pure and differentiable."""
+    step = evaluate_step(design)
+    register = metric_register(task)
+    return Evaluation(
+        metrics={name: metric.law(design, step) for name, metric in register.items()},
+        labels={name: label.law(design, step) for name, label in LABELS.items()},
+        sourced={name: metric.sourced(design) for name, metric in register.items()},
+    )
+
+
+jax.tree_util.register_dataclass(Evaluation)

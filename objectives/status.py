@@ -1,0 +1,73 @@
+"""Status of a design: ok, or the reason it cannot be deployed or computed. And which figures a metric needs."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import jax.numpy as jnp
+
+from kvwall.objectives import compute, wall, weights
+from kvwall.spaces.design import Design, Groups
+from kvwall.spaces.units import Bits, Bytes, Code, Count, Flag
+
+STATUSES = ("not_computed", "ok", "memory", "layout", "unsourced_input", "veto")
+"""Status codes; of several reasons the one that no tuning can lift comes first: layout, unsourced_input, memory."""
+
+
+def layout_possible(groups: Groups, devices: Count, scale_up_domain: Count) -> Flag:
+    """Whether this many devices can split every layer: heads divide evenly or replicate evenly, one domain holds all."""
+    heads = groups.query_heads % devices == 0
+    kv_heads = jnp.logical_or(groups.kv_heads % devices == 0, devices % groups.kv_heads == 0)
+    padding = groups.layers == 0
+    every_group = jnp.all(jnp.logical_or(padding, jnp.logical_and(heads, kv_heads)), axis=0)
+    return jnp.logical_and(every_group, devices <= scale_up_domain)
+
+
+def step_sourced(design: Design) -> Flag:
+    """Whether every figure that the step's time needs has a source: links and peaks only where they are used."""
+    chip, bits = design.hardware, design.precision
+    links = jnp.logical_and(
+        jnp.logical_or(chip.scale_up_bandwidth.known, design.parallel.tensor <= 1),
+        jnp.logical_or(chip.host_link_bandwidth.known, design.placement.host <= 0),
+    )
+    kv_bits = compute.attention_operand_bits(design.kv_format.key_bits, design.kv_format.value_bits)
+    peaks = [_peak_known(design, kv_bits)]
+    for matrices in compute.matrix_classes(design.model):
+        unused = matrices.elements == 0
+        peaks.append(jnp.logical_or(unused, _peak_known(design, weights.format_bits(matrices, bits.weight_bits))))
+    return reduce(jnp.logical_and, peaks, links)
+
+
+def _peak_known(design: Design, operand_bits: Bits) -> Flag:
+    chip, activation_bits = design.hardware, design.precision.activation_bits
+    four = compute.uses_4_bit(operand_bits, activation_bits)
+    narrow = jnp.where(four, chip.fp4_flops.known, chip.fp8_flops.known)
+    return jnp.where(compute.uses_16_bit(operand_bits, activation_bits), chip.bf16_flops.known, narrow)
+
+
+def energy_sourced(design: Design) -> Flag:
+    """Whether energy per token can be stated: the step's figures, and energies of memory, arithmetic and used links."""
+    chip = design.hardware
+    link = jnp.logical_or(chip.link_energy.known, design.placement.host <= 0)
+    energies = jnp.logical_and(jnp.logical_and(chip.memory_energy.known, chip.flop_energy.known), link)
+    return jnp.logical_and(step_sourced(design), energies)
+
+
+def cost_sourced(design: Design) -> Flag:
+    """Whether cost can be stated."""
+    return jnp.logical_and(step_sourced(design), design.usd_per_second.known)
+
+
+def ridge_sourced(design: Design) -> Flag:
+    """Whether the peak of the format that does most of the weights' arithmetic has a source."""
+    return _peak_known(design, weights.format_bits(design.model.ffn, design.precision.weight_bits))
+
+
+def always(design: Design) -> Flag:
+    """For metrics that need only bytes and capacities, which every catalogue entry has."""
+    return design.parallel.tensor > 0
+
+
+def status(layout: Flag, sourced: Flag, margin: Bytes) -> Code:
+    """Index into STATUSES."""
+    return jnp.where(layout, jnp.where(sourced, jnp.where(wall.fits(margin), 1, 2), 4), 3)

@@ -1,0 +1,226 @@
+"""From a Space to Designs: each axis's values as numeric columns, gathered at grid positions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kvwall.spaces.axes import NATIVE, PRICE_BASES
+from kvwall.spaces.design import (
+    Design,
+    Eviction,
+    Groups,
+    HardwareColumns,
+    KVFormat,
+    Matrices,
+    ModelColumns,
+    Parallel,
+    Placement,
+    Precision,
+    Sourced,
+    Workload,
+)
+from kvwall.spaces.errors import Faults, InputError
+from kvwall.spaces.hardware import Figure, Hardware, load_hardware
+from kvwall.spaces.models.layers import LayerGroup, Model
+from kvwall.spaces.models.load import load_model
+from kvwall.spaces.quality import EVICTORS, QUANTIZERS, QualityParameters, load_quality_curves
+from kvwall.spaces.space import Space
+
+Positions: TypeAlias = Mapping[str, "np.ndarray[Any, Any] | jax.Array"]
+"""Dimension name -> integer positions along it; all broadcast against each other."""
+
+NO_LIMIT = 1e9
+"""Stands for a scale-up domain that no source limits."""
+_SECONDS_PER_HOUR = 3600.0
+_NO_LAYERS = LayerGroup(layers=0, query_heads=1, kv_heads=1, key_dim=0, value_dim=0)
+_CHECKPOINT_FORMAT = 0.0
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The records that a Space's names stand for, and the quality curves at one confidence."""
+
+    models: tuple[Model, ...]
+    hardware: tuple[Hardware, ...]
+    quality: QualityParameters
+
+
+def load_catalogue(space: Space, assume: Mapping[str, Mapping[str, str]] | None = None, confidence: float = 0.9) -> Catalogue:
+    """Load every model and chip a Space names. Raises InputError with every fault of all of them.
+
+    `assume`: chip name -> figure -> quantity, for figures the catalogue has no source for.
+    """
+    faults = Faults()
+    assumed = dict(assume or {})
+    for name in sorted(assumed.keys() - set(map(str, space.values("hardware")))):
+        faults.add(f'[assume] names "{name}", which is not on the hardware axis: add it there or drop the assumption')
+    models = _loaded(space.values("model"), load_model, faults)
+    hardware = _loaded(space.values("hardware"), lambda name: load_hardware(name, assumed.get(name, {})), faults)
+    faults.raise_if_any()
+    return Catalogue(tuple(models), tuple(hardware), load_quality_curves().parameters(confidence))
+
+
+def _loaded(names: Sequence[Any], load: Callable[[str], _T], faults: Faults) -> list[_T]:
+    found = []
+    for name in names:
+        try:
+            found.append(load(str(name)))
+        except InputError as error:
+            faults.absorb(error)
+    return found
+
+
+class Columns:
+    """A Space's axes as numbers: `design(positions)` is the Design at those grid positions.
+
+    Tables are NumPy float64 and stay concrete along fixed axes, so that a compiler can fold them.
+    """
+
+    def __init__(self, space: Space, catalogue: Catalogue) -> None:
+        self.space = space
+        self._numbers = {
+            entry.axis.name: np.array([_number(value) for value in entry.values], dtype=np.float64)
+            for entry in space.axes
+            if entry.axis.kind in {"int", "real"}
+        }
+        self._model = _stack([_model_numbers(m, max(len(o.groups) for o in catalogue.models)) for m in catalogue.models])
+        self._hardware = _stack([_hardware_numbers(chip) for chip in catalogue.hardware])
+        self._price = _stack([_stack([_price(chip, basis) for basis in PRICE_BASES]) for chip in catalogue.hardware])
+        self._quality = jax.tree.map(np.asarray, catalogue.quality)
+        self._codes = {
+            "quantizer": np.array([QUANTIZERS.index(str(v)) for v in space.values("quantizer")]),
+            "evictor": np.array([EVICTORS.index(str(v)) for v in space.values("evictor")]),
+            "question_visible": np.array([int(v) for v in space.values("question_visible")]),
+            "price_basis": np.array([PRICE_BASES.index(str(v)) for v in space.values("price_basis")]),
+        }
+
+    def design(self, positions: Positions) -> Design:
+        """The Design at these positions, one array per dimension of the space, broadcasting (shape () if none)."""
+        rank = max((np.ndim(where) for where in positions.values()), default=0)
+
+        def at(axis: str) -> Any:
+            dimension = self.space.dimension_of(axis)
+            return positions[dimension] if dimension else np.zeros((1,) * rank, dtype=np.int64)
+
+        def number(axis: str) -> Any:
+            return _take(self._numbers[axis], at(axis))
+
+        model = jax.tree.map(lambda leaf: _take(leaf, at("model")), self._model)
+        return Design(
+            model=model,
+            hardware=jax.tree.map(lambda leaf: _take(leaf, at("hardware")), self._hardware),
+            workload=Workload(*(number(name) for name in ("batch", "context", "output_tokens"))),
+            precision=Precision(number("weight_bits"), number("activation_bits")),
+            kv_format=KVFormat(
+                *(number(name) for name in ("key_bits", "value_bits", "kv_group_size", "scale_bits", "zero_bits")),
+                *(number(name) for name in ("residual_window", "outlier_fraction")),
+            ),
+            eviction=Eviction(*(number(name) for name in ("retention", "sink_tokens", "recent_tokens"))),
+            placement=Placement(number("placement_host")),
+            parallel=Parallel(number("tensor_parallel")),
+            utilisation=number("utilisation"),
+            usd_per_second=jax.tree.map(
+                lambda leaf: _take(leaf, _take(self._codes["price_basis"], at("price_basis")), at("hardware")), self._price
+            ),
+            quality=self._quality_at(at, rank),
+        )
+
+    def _quality_at(self, at: Callable[[str], Any], rank: int) -> QualityParameters:
+        quantizer = _take(self._codes["quantizer"], at("quantizer"))
+        evictor = _take(self._codes["evictor"], at("evictor"))
+        visible = _take(self._codes["question_visible"], at("question_visible"))
+        return QualityParameters(
+            quantizer=jax.tree.map(lambda leaf: _take(leaf, quantizer), self._quality.quantizer),
+            evictor=jax.tree.map(lambda leaf: _take(leaf, evictor, visible), self._quality.evictor),
+            weight=jax.tree.map(lambda leaf: leaf.reshape(leaf.shape + (1,) * rank), self._quality.weight),
+        )
+
+
+def _take(table: Any, *index: Any) -> Any:
+    """Gather along the last axes; leading axes stay in front. Stays NumPy while every index is."""
+    if not all(isinstance(one, np.ndarray) for one in index):
+        table = jnp.asarray(table)
+    return table[(..., *index)]
+
+
+def _stack(records: Sequence[_T]) -> _T:
+    """Records of equal structure as one record with a new last axis."""
+    stacked: _T = jax.tree.map(lambda *leaves: np.stack(leaves, axis=-1), *records)
+    return stacked
+
+
+def _number(value: object) -> float:
+    return _CHECKPOINT_FORMAT if value == NATIVE else float(value)  # type: ignore[arg-type]
+
+
+def _model_numbers(model: Model, groups: int) -> ModelColumns:
+    padded = [*model.groups, *[_NO_LAYERS] * (groups - len(model.groups))]
+
+    def matrices(name: str) -> Matrices:
+        read = (getattr(model, f"{name}{suffix}") for suffix in ("", "_bits", "_payload_bits"))
+        return Matrices(*(np.float64(number) for number in read))
+
+    def group(name: str) -> Any:
+        return np.array([getattr(one, name) for one in padded], dtype=np.float64)
+
+    return ModelColumns(
+        hidden=np.float64(model.hidden),
+        intermediate=np.float64(model.intermediate),
+        vocab=np.float64(model.vocab),
+        embedding_row=np.float64(model.embedding_row),
+        embedding_table=np.float64(model.embedding),
+        embedding_bits=np.float64(model.embedding_bits),
+        vectors=np.float64(model.vectors),
+        vector_bits=np.float64(model.vector_bits),
+        reduces_per_layer=np.float64(model.reduces_per_layer),
+        query_output=matrices("query_output"),
+        key_value=matrices("key_value"),
+        ffn=matrices("ffn"),
+        head=matrices("head"),
+        groups=Groups(*(group(name) for name in ("layers", "query_heads", "kv_heads", "key_dim", "value_dim"))),
+    )
+
+
+def _hardware_numbers(chip: Hardware) -> HardwareColumns:
+    return HardwareColumns(
+        memory_capacity=np.float64(chip.memory_capacity.value),
+        memory_bandwidth=np.float64(chip.memory_bandwidth.value),
+        bf16_flops=_sourced(chip.bf16_flops),
+        fp8_flops=_sourced(chip.fp8_flops or chip.int8_ops),
+        fp4_flops=_sourced(chip.fp4_flops),
+        scale_up_bandwidth=_sourced(chip.scale_up_bandwidth),
+        scale_up_domain=np.float64(chip.scale_up_domain.value if chip.scale_up_domain else NO_LIMIT),
+        host_link_bandwidth=_sourced(chip.host_link_bandwidth),
+        memory_energy=_sourced(chip.memory_energy),
+        link_energy=_sourced(chip.link_energy),
+        flop_energy=_sourced(chip.flop_energy),
+    )
+
+
+def _price(chip: Hardware, basis: str) -> Sourced:
+    """USD per second of one device; a list price is written off over its life, without power or hosting."""
+    match basis:
+        case "cloud":
+            return _sourced(chip.cloud_price, _SECONDS_PER_HOUR)
+        case "tco":
+            return _sourced(chip.tco_price, _SECONDS_PER_HOUR)
+        case _:
+            return _sourced(chip.list_price, WRITE_OFF_SECONDS)
+
+
+WRITE_OFF_SECONDS = 4 * 365.25 * 24 * _SECONDS_PER_HOUR
+"""Life over which `price_basis = list` spreads the purchase: four years, our assumption, flagged where used."""
+
+
+def _sourced(figure: Figure | None, divisor: float = 1.0) -> Sourced:
+    known = figure is not None and math.isfinite(figure.value)
+    return Sourced(np.float64(figure.value / divisor if figure and known else 1.0), np.bool_(known))

@@ -1,0 +1,177 @@
+"""A Design: every number that the laws read, as frozen records of arrays that broadcast against each other.
+
+Name axes have become numeric columns; no string enters. Each array has one dimension per grid axis (size 1
+except along its own), so laws are plain elementwise formulas. Arrays of `Groups` carry a leading layer-group
+dimension, those of `QualityParameters` a leading task dimension. Units are SI.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+
+from kvwall.spaces.quality import QualityParameters
+from kvwall.spaces.units import (
+    Bits,
+    Bytes,
+    BytesPerSecond,
+    Count,
+    Flag,
+    FlopPerSecond,
+    Ratio,
+    Real,
+    Tokens,
+)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Sourced:
+    """A catalogue figure that may have no source: `value` is a harmless 1 where `known` is false."""
+
+    value: Real
+    known: Flag
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Groups:
+    """Layer groups of the model; the leading dimension is the group, padded with groups of 0 layers."""
+
+    layers: Count
+    query_heads: Count
+    kv_heads: Count
+    key_dim: Count
+    value_dim: Count
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Matrices:
+    """One class of weight matrices: elements, stored bits with scales, and the format the multiplier sees."""
+
+    elements: Count
+    native_bits: Bits
+    native_format_bits: Bits
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ModelColumns:
+    """The model axis."""
+
+    hidden: Count
+    intermediate: Count
+    vocab: Count
+    embedding_row: Count
+    """Elements read from the input tables per token."""
+    embedding_table: Count
+    """Elements of the input tables that are not also the head."""
+    embedding_bits: Bits
+    vectors: Count
+    vector_bits: Bits
+    reduces_per_layer: Count
+    query_output: Matrices
+    key_value: Matrices
+    ffn: Matrices
+    head: Matrices
+    groups: Groups
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class HardwareColumns:
+    """The hardware axis; energies per byte and per FLOP in J."""
+
+    memory_capacity: Bytes
+    memory_bandwidth: BytesPerSecond
+    bf16_flops: Sourced
+    fp8_flops: Sourced
+    """Peak of the 8-bit format: FP8, or INT8 where only that has a source."""
+    fp4_flops: Sourced
+    scale_up_bandwidth: Sourced
+    scale_up_domain: Count
+    """Devices that the scale-up link joins; a very large number where no source limits it."""
+    host_link_bandwidth: Sourced
+    memory_energy: Sourced
+    link_energy: Sourced
+    flop_energy: Sourced
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Workload:
+    """What is asked of the replica."""
+
+    batch: Count
+    context: Tokens
+    output_tokens: Tokens
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Precision:
+    """Formats of weights and activations; `weight_bits` 0 = the checkpoint's own."""
+
+    weight_bits: Bits
+    activation_bits: Bits
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class KVFormat:
+    """Remedy: quantization of the KV cache."""
+
+    key_bits: Bits
+    value_bits: Bits
+    group_size: Count
+    scale_bits: Bits
+    zero_bits: Bits
+    residual_window: Tokens
+    outlier_fraction: Ratio
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Eviction:
+    """Remedy: token eviction."""
+
+    retention: Ratio
+    sink_tokens: Tokens
+    recent_tokens: Tokens
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Placement:
+    """Remedy: tiering. Fractions of the kept KV; HBM holds the rest."""
+
+    host: Ratio
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Parallel:
+    """Devices of the replica."""
+
+    tensor: Count
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Design:
+    """One design, or a grid of them."""
+
+    model: ModelColumns
+    hardware: HardwareColumns
+    workload: Workload
+    precision: Precision
+    kv_format: KVFormat
+    eviction: Eviction
+    placement: Placement
+    parallel: Parallel
+    utilisation: Ratio
+    usd_per_second: Sourced
+    """Price of one device."""
+    quality: QualityParameters

@@ -1,0 +1,141 @@
+"""A `Model` from a catalogue id or from the path of a Hugging Face `config.json`."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from kvwall.spaces.errors import InputError, nearest
+from kvwall.spaces.models.assemble import assemble
+from kvwall.spaces.models.config import Config, parse_object
+from kvwall.spaces.models.formats import read_format
+from kvwall.spaces.models.layers import Model
+from kvwall.spaces.models.precision import read_dtype_bits
+from kvwall.spaces.models.refused import REFUSED_TYPES, refuse_foreign_keys
+from kvwall.spaces.models.register import CONSTRUCTORS, WRAPPERS
+
+CATALOGUE = Path(__file__).resolve().parent.parent / "catalog" / "models"
+MODELOPT_FILE = "hf_quant_config.json"
+"""NVIDIA ModelOpt states the weight format in this file beside the config, not inside it."""
+
+
+@cache
+def model_names() -> tuple[str, ...]:
+    """Ids of all models in the catalogue, those whose layout is refused included."""
+    files = (path.stem for path in CATALOGUE.glob("*.json") if not path.name.endswith(f".{MODELOPT_FILE}"))
+    return tuple(sorted(stem.replace("--", "/", 1) for stem in files))
+
+
+@cache
+def loadable_model_names() -> tuple[str, ...]:
+    """Ids of the models in the catalogue whose layout is supported."""
+    return tuple(name for name in model_names() if _loads(name))
+
+
+def load_model(name_or_path: str) -> Model:
+    """The model of a catalogue id, or of a `config.json` (or the folder that holds one).
+
+    Raises InputError, with every fault of the file, for an unknown name, an unreadable or malformed
+    file, missing or impossible values, and layouts that are not supported yet.
+    """
+    if name_or_path in model_names():
+        return _from_catalogue(name_or_path)
+    path = Path(name_or_path)
+    if _is_there(path):
+        file = path / "config.json" if path.is_dir() else path
+        return _from_file(file, file.with_name(MODELOPT_FILE), name_or_path, str(file))
+    if path.suffix == ".json":
+        raise InputError(f"{name_or_path}: no such file: give the path of a config.json or a catalogue name")
+    raise InputError(
+        f"model '{name_or_path}' is not in the catalogue{nearest(name_or_path, model_names())}: "
+        "give a catalogue name or the path of a config.json"
+    )
+
+
+def read_model(text: str, name: str, source: str, modelopt: str | None = None) -> Model:
+    """The model that the text of a config.json describes; `modelopt` is the sibling file's text.
+
+    Raises InputError with every fault found.
+    """
+    root = Config(parse_object(text, name), name)
+    language, model_type = _language_model(root)
+    architecture = CONSTRUCTORS[model_type](language)
+    refuse_foreign_keys(language)
+    dtype_bits = read_dtype_bits(root, language)
+    sibling = None if modelopt is None else Config(parse_object(modelopt, MODELOPT_FILE), MODELOPT_FILE, root)
+    weight_format = read_format(root, language, sibling)
+    root.settle()
+    model = assemble(root, architecture, dtype_bits, weight_format)
+    return replace(model, name=name, model_type=model_type, source=source, flags=tuple(dict.fromkeys(root.flags)))
+
+
+@cache
+def _from_catalogue(name: str) -> Model:
+    file = CATALOGUE / f"{name.replace('/', '--', 1)}.json"
+    return _from_file(file, file.with_suffix(f".{MODELOPT_FILE}"), name, _sources().get(file.name, file.name))
+
+
+def _from_file(file: Path, sibling: Path, name: str, source: str) -> Model:
+    modelopt = _read_text(sibling, name) if _is_there(sibling) else None
+    return read_model(_read_text(file, name), name, source, modelopt)
+
+
+def _read_text(file: Path, name: str) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as fault:
+        raise InputError(f"{name}: cannot read {file}: {fault.strerror}") from fault
+    except UnicodeDecodeError as fault:
+        raise InputError(f"{name}: {file} is not UTF-8 text: give a config.json") from fault
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name too long, or with a null byte, is no path
+        return False
+
+
+@cache
+def _sources() -> dict[str, str]:
+    with (CATALOGUE / "sources.csv").open(newline="", encoding="utf-8") as lines:
+        return {row["file"]: f"{row['kind']}: {row['source']}" for row in csv.DictReader(lines)}
+
+
+def _loads(name: str) -> bool:
+    try:
+        load_model(name)
+    except InputError:
+        return False
+    return True
+
+
+def _language_model(root: Config) -> tuple[Config, str]:
+    """The part of the config that describes the language model, and its model_type.
+
+    Raises InputError at once where the type is missing, unknown or refused: no other key means
+    anything then.
+    """
+    model_type = root.text("model_type")
+    language = root
+    if model_type in WRAPPERS:
+        root.flags.append(WRAPPERS[model_type])
+        language = root.section("text_config")
+        model_type = language.text("model_type")
+        if root.states("tie_word_embeddings"):
+            stated = {"tie_word_embeddings": root.values["tie_word_embeddings"]}
+            language = Config({**language.values, **stated}, language.where, root)
+    if model_type is None:
+        root.missing.append("model_type")
+    elif model_type in REFUSED_TYPES:
+        root.refuse(f"{REFUSED_TYPES[model_type]} (model_type '{model_type}')")
+    elif model_type not in CONSTRUCTORS:
+        known = sorted({*CONSTRUCTORS, *WRAPPERS} - {"nominal"}, key=str.lower)
+        root.faults.add(
+            f"{language.where}: model_type '{model_type}' is not known{nearest(model_type, known)}: "
+            f"supported are {', '.join(known)}"
+        )
+    root.settle()
+    return language, str(model_type)

@@ -1,0 +1,318 @@
+"""Quality curves: the fitted record of how much compressed KV caches and weights lose.
+
+The record is data (`catalog/quality/curves.json`, written by `sweep/quality_fit.py`); here it is typed, checked
+and turned into numeric columns along the task axis and the name axes. The laws are in `objectives/quality.py`.
+
+Every curve is a *hazard* h >= 0, zero at neutral settings. In accuracy tasks the loss relative to the 16-bit,
+full-cache model is 1 - exp(-h); in perplexity it is h = ln(PPL/PPL0) itself. The upper curve of a confidence is the
+same curve with its hazard multiplied by exp(shift).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from kvwall.spaces.errors import Faults, InputError, nearest
+from kvwall.spaces.units import Flag, Ratio, Real
+
+TASKS = ("aggregate", "retrieval_easy", "retrieval_hard", "reasoning", "code", "summarisation", "perplexity")
+QUANTIZERS = ("structure_aware", "naive_grouped", "naive")
+EVICTORS = ("query_aware", "query_agnostic", "heavy_hitter", "reconstruction", "position", "random")
+RECORD = Path(__file__).parent / "catalog" / "quality" / "curves.json"
+
+_WORST_OF = {task: (row,) for row, task in enumerate(TASKS)} | {
+    "retrieval": (TASKS.index("retrieval_easy"), TASKS.index("retrieval_hard"))
+}
+
+
+def task_rows(name: str) -> tuple[int, ...]:
+    """Rows of the task axis whose worst loss is the loss of this task; raises InputError for an unknown one.
+
+    >>> task_rows("retrieval"), task_rows("aggregate")
+    ((1, 2), (0,))
+    """
+    return _WORST_OF[_known("task", name, tuple(_WORST_OF))]
+
+
+def quantizer_code(name: str) -> int:
+    """Column of a quantizer family in the tables; raises InputError for an unknown one."""
+    return QUANTIZERS.index(_known("quantizer", name, QUANTIZERS))
+
+
+def evictor_code(name: str) -> int:
+    """Column of an eviction family in the tables; raises InputError for an unknown one."""
+    return EVICTORS.index(_known("evictor", name, EVICTORS))
+
+
+def _known(axis: str, name: str, allowed: Sequence[str]) -> str:
+    if name in allowed:
+        return name
+    raise InputError(f'{axis} "{name}" is unknown{nearest(name, allowed)}: use one of {", ".join(allowed)}')
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class BitCurve:
+    """Hazard of KV quantization, a term for K and one for V.
+
+    h = sum over K, V of scale*(exp(slope*(4 - bits)) - exp(-12*slope)) + floor/2*((16 - bits)/8)^4.
+    Every leaf has the same shape, (task, quantizer) as loaded; reshape all alike to broadcast over a grid.
+    """
+
+    key_scale: Real
+    """Hazard that 4-bit keys add, all else at 16 bits (less the constant that makes 16 bits free)."""
+    value_scale: Real
+    """The same for values; smaller than key_scale."""
+    slope: Real
+    """Natural-log growth of the hazard per bit taken away."""
+    floor: Real
+    """Hazard at 8-bit K and V that the exponential does not explain, times ((16 - bits)/8)^4 elsewhere."""
+    spread: Ratio
+    """Factor on the hazard of the upper curve, exp(shift), >= 1."""
+    log_ratio: Flag
+    """True where the loss is ln(PPL/PPL0), False where it is a relative accuracy loss."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class WeightCurve:
+    """Hazard of weight quantization, same form with one term. Leaves of shape (task,)."""
+
+    scale: Real
+    slope: Real
+    floor: Real
+    spread: Ratio
+    log_ratio: Flag
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class EvictionCurve:
+    """Loss of eviction, ceiling*w/(1 + w) with w = (u/half)^exponent, u = (1 - r)/r dropped tokens per kept one.
+
+    Leaves of shape (task, evictor, question_visible) as loaded, index 0 of the last axis = the question is hidden.
+    """
+
+    exponent: Real
+    log_half: Real
+    """ln of the dropped-per-kept ratio at which half the ceiling is lost."""
+    ceiling: Ratio
+    """Loss when nearly all is dropped, in (0, 1]."""
+    spread: Ratio
+    log_ratio: Flag
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class QualityParameters:
+    """The three curves of a design; all numbers, so that it can enter jit."""
+
+    quantizer: BitCurve
+    evictor: EvictionCurve
+    weight: WeightCurve
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a curve rests on."""
+
+    rows: int
+    sources: int
+    borrowed_from: str | None
+    """The parent whose numbers it carries, or is drawn to; None when its own rows decide."""
+
+
+@dataclass(frozen=True)
+class FittedBits:
+    """One fitted curve over bits: hazard `scale` at 4 bits of everything, `slope` per bit, `floor` at 8 bits."""
+
+    scale: float
+    slope: float
+    floor: float
+    evidence: Evidence
+
+
+@dataclass(frozen=True)
+class FittedEviction:
+    """One fitted eviction curve."""
+
+    exponent: float
+    log_half: float
+    ceiling: float
+    evidence: Evidence
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Upper curve set on rows of sources left out of the fit."""
+
+    shifts: tuple[float, ...]
+    """ln of the hazard factor at each confidence of the record; rising, >= 0."""
+    rows: int
+    sources: int
+    coverage_unraised: float
+    """Share of left-out rows at or below a plain 90 % quantile curve that saw nothing of their source."""
+    coverage: float
+    """The same once the quantile's level is raised to cover 90 %, as the shifts are."""
+    borrowed_from: str | None
+
+
+@dataclass(frozen=True)
+class QualityCurves:
+    """The whole fitted record, with its provenance."""
+
+    version: str
+    fitted: str
+    rows: int
+    sources: int
+    excluded: dict[str, int]
+    """Rows not fitted, by reason."""
+    smallest_bits: float
+    """Below this the curves extrapolate."""
+    smallest_retention: float
+    key_share: float
+    """Share of the KV hazard that keys carry at equal bits."""
+    confidences: tuple[float, ...]
+    quantizer: dict[str, dict[str, FittedBits]]
+    """By quantizer, then task."""
+    evictor: dict[str, dict[str, dict[str, FittedEviction]]]
+    """By evictor, then "visible" or "hidden", then task."""
+    weight: dict[str, FittedBits]
+    held_out: dict[str, dict[str, HeldOut]]
+    """By remedy (quantizer, evictor, weight), then task or, where three sources allow, curve and task.
+
+    Such as "retrieval_easy", "position visible retrieval_easy".
+    """
+
+    def parameters(self, confidence: float) -> QualityParameters:
+        """All columns, the upper curves at this confidence; shapes as the curves' classes state.
+
+        Raises InputError when the confidence lies outside the record's table (0.5 to 0.99).
+        """
+        return QualityParameters(
+            self.quantizer_columns(confidence), self.evictor_columns(confidence), self.weight_columns(confidence)
+        )
+
+    def quantizer_columns(self, confidence: float) -> BitCurve:
+        """Columns of shape (task, quantizer) for the quantizer axis."""
+
+        def column(read: Callable[[FittedBits], float]) -> jax.Array:
+            return _float32([[read(self.quantizer[name][task]) for name in QUANTIZERS] for task in TASKS])
+
+        scale = column(lambda curve: curve.scale)
+        return BitCurve(
+            key_scale=self.key_share * scale,
+            value_scale=(1 - self.key_share) * scale,
+            slope=column(lambda curve: curve.slope),
+            floor=column(lambda curve: curve.floor),
+            spread=jnp.exp(
+                jnp.stack([self.upper_shift("quantizer", name, confidence) for name in QUANTIZERS], axis=-1)
+            ),
+            log_ratio=_over_tasks(_log_ratio(), scale.shape),
+        )
+
+    def evictor_columns(self, confidence: float) -> EvictionCurve:
+        """Columns of shape (task, evictor, question_visible) for those two axes; index 0 = hidden, 1 = visible."""
+
+        def column(read: Callable[[FittedEviction], float]) -> jax.Array:
+            return _float32(
+                [
+                    [[read(self.evictor[name][seen][task]) for seen in ("hidden", "visible")] for name in EVICTORS]
+                    for task in TASKS
+                ]
+            )
+
+        exponent = column(lambda curve: curve.exponent)
+        names = [f"{name} {seen}" for name in EVICTORS for seen in ("hidden", "visible")]
+        shifts = [self.upper_shift("evictor", name, confidence) for name in names]
+        return EvictionCurve(
+            exponent=exponent,
+            log_half=column(lambda curve: curve.log_half),
+            ceiling=column(lambda curve: curve.ceiling),
+            spread=jnp.exp(jnp.reshape(jnp.stack(shifts, axis=-1), exponent.shape)),
+            log_ratio=_over_tasks(_log_ratio(), exponent.shape),
+        )
+
+    def weight_columns(self, confidence: float) -> WeightCurve:
+        """Columns of shape (task,) for the weight-bits axis."""
+
+        def column(read: Callable[[FittedBits], float]) -> jax.Array:
+            return _float32([read(self.weight[task]) for task in TASKS])
+
+        return WeightCurve(
+            scale=column(lambda curve: curve.scale),
+            slope=column(lambda curve: curve.slope),
+            floor=column(lambda curve: curve.floor),
+            spread=jnp.exp(self.upper_shift("weight", "", confidence)),
+            log_ratio=_log_ratio(),
+        )
+
+    def upper_shift(self, remedy: str, curve: str, confidence: float) -> jax.Array:
+        """Natural log of the upper curve's hazard factor, shape (task,).
+
+        Remedy is quantizer, evictor or weight; curve such as "naive", "position visible" or, for weights, "".
+        A curve without a shift of its own has its remedy's. Interpolated linearly between the record's confidences;
+        raises InputError outside them.
+        """
+        low, high = self.confidences[0], self.confidences[-1]
+        if not low <= confidence <= high:
+            raise InputError(
+                f"confidence {confidence} is outside {low} to {high}, the range the quality curves were checked on: "
+                f"use a fraction such as 0.9"
+            )
+        table = self.held_out[_known("remedy", remedy, tuple(self.held_out))]
+        held_out = [table.get(f"{curve} {task}", table[task]) for task in TASKS]
+        return _float32([np.interp(confidence, self.confidences, each.shifts) for each in held_out])
+
+
+def _float32(values: object) -> jax.Array:
+    return jnp.asarray(np.asarray(values, dtype=np.float32))
+
+
+def _log_ratio() -> jax.Array:
+    return jnp.asarray(np.array([task == "perplexity" for task in TASKS]))
+
+
+def _over_tasks(column: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    return jnp.broadcast_to(column.reshape((-1,) + (1,) * (len(shape) - 1)), shape)
+
+
+@cache
+def load_quality_curves(path: Path = RECORD) -> QualityCurves:
+    """The record at `path`, by default the shipped one. Raises InputError naming every fault of the file."""
+    try:
+        record = TypeAdapter(QualityCurves).validate_python(json.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as fault:
+        raise InputError(
+            f"{path}: {'.'.join(map(str, each['loc']))}: {each['msg']}; regenerate the file" for each in fault.errors()
+        ) from fault
+    except (OSError, json.JSONDecodeError) as fault:
+        raise InputError(f"{path}: not a quality record ({fault}); regenerate the file") from fault
+    faults = Faults()
+    for where, table in _tables(record):
+        missing = [task for task in TASKS if task not in table]
+        if missing:
+            faults.add(f"{path}: {where} lacks {', '.join(missing)}; regenerate the file")
+    faults.raise_if_any()
+    return record
+
+
+def _tables(record: QualityCurves) -> list[tuple[str, dict[str, object]]]:
+    empty: dict[str, object] = {}
+    tables = [(f"quantizer {name}", dict(record.quantizer.get(name, empty))) for name in QUANTIZERS]
+    for name in EVICTORS:
+        seen_tables = record.evictor.get(name, {})
+        tables += [(f"evictor {name} {seen}", dict(seen_tables.get(seen, empty))) for seen in ("hidden", "visible")]
+    tables.append(("weight", dict(record.weight)))
+    for remedy in ("quantizer", "evictor", "weight"):
+        tables.append((f"held_out {remedy}", dict(record.held_out.get(remedy, empty))))
+    return tables

@@ -1,0 +1,370 @@
+"""A second, plain-Python account of one decode step, for tests to compare the package with.
+
+It shares no code with the package: scalars, `math` and searches by bisection instead of arrays and
+closed forms, so that an error has to be made twice, in two different ways, to go unnoticed. One layer
+group, dense MHA, GQA or MQA, ceiling mode. SI units: bytes, seconds, FLOP, joules, US dollars.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+NEUTRAL: dict[str, float | str | bool | None] = {
+    "batch": 1,
+    "output_tokens": 0,
+    "weight_bits": None,
+    "activation_bits": 16,
+    "key_bits": 16,
+    "value_bits": 16,
+    "kv_group_size": 0,
+    "scale_bits": 16,
+    "zero_bits": 16,
+    "residual_window": 0,
+    "outlier_fraction": 0,
+    "retention": 1,
+    "sink_tokens": 0,
+    "recent_tokens": 0,
+    "placement_host": 0,
+    "tensor_parallel": 1,
+    "utilisation": 1,
+}
+IGNORED = {"model", "hardware", "engine", "quantizer", "evictor", "question_visible", "price_basis"}
+MATRICES = ("query_output", "key_value", "ffn", "head")
+SEARCH_LIMIT = 10**15
+
+
+@dataclass(frozen=True)
+class Step:
+    """One decode step of a model on a hardware at fully resolved axes."""
+
+    model: Mapping[str, float]
+    hardware: Mapping[str, float | None]
+    axes: Mapping[str, float | str | bool | None]
+
+    def axis(self, name: str) -> float:
+        """A numeric axis."""
+        value = self.axes[name]
+        if value is None or isinstance(value, str):
+            raise TypeError(f"{name} = {value!r} is not a number")
+        return float(value)
+
+    @property
+    def devices(self) -> int:
+        """Devices of the replica."""
+        return int(self.axis("tensor_parallel"))
+
+    @property
+    def kv_share(self) -> float:
+        """Share of the KV heads on the worst device: ceil(kv_heads / n) / kv_heads."""
+        heads = int(self.model["kv_heads"])
+        return -(-heads // self.devices) / heads
+
+    # KV cache
+
+    def kept(self, context: float) -> float:
+        """Tokens left of `context` after eviction."""
+        always = self.axis("sink_tokens") + self.axis("recent_tokens")
+        if context <= always:
+            return context
+        return always + self.axis("retention") * (context - always)
+
+    def quantized_bits(self, bits: float) -> float:
+        """Bits of one quantized element with its share of scale and zero point."""
+        group = self.axis("kv_group_size")
+        if bits >= 16 or group <= 0:
+            return bits
+        return bits + (self.axis("scale_bits") + self.axis("zero_bits")) / group
+
+    def outlier_bits(self, bits: float) -> float:
+        """Bits of sparse outliers per quantized element; a 16-bit cache has none."""
+        return 0.0 if bits >= 16 else 32 * self.axis("outlier_fraction")
+
+    def bits_of_tokens(self, bits: float, tokens: float) -> float:
+        """Bits of one element position summed over `tokens` kept tokens: recent ones plain, the others quantized."""
+        plain = min(self.axis("residual_window"), tokens)
+        old = tokens - plain
+        return plain * max(16.0, bits) + old * (self.quantized_bits(bits) + self.outlier_bits(bits))
+
+    def elements(self, part: str) -> float:
+        """Elements of one token's K (`key`) or V (`value`) over all layers, on the worst device."""
+        heads = self.model["kv_heads"] * self.kv_share
+        return self.model["layers"] * heads * self.model[f"{part}_dim"]
+
+    def kv_bytes(self, context: float, batch: float) -> float:
+        """KV bytes of `batch` sequences of `context` tokens on the worst device, all tiers."""
+        tokens = self.kept(context)
+        parts = ("key", "value")
+        return batch * sum(self.elements(p) * self.bits_of_tokens(self.axis(f"{p}_bits"), tokens) for p in parts) / 8
+
+    @property
+    def kv_written(self) -> float:
+        """Bytes that one step appends per device: one token of each sequence."""
+        total = 0.0
+        for part in ("key", "value"):
+            bits = self.axis(f"{part}_bits")
+            fresh = self.quantized_bits(bits) + self.outlier_bits(bits)
+            if self.axis("residual_window") > 0:
+                fresh = max(16.0, bits)
+            total += self.elements(part) * fresh / 8
+        return self.axis("batch") * total
+
+    @property
+    def time_context(self) -> float:
+        """Tokens in the cache at the evaluated step: the mean over the generation."""
+        return self.axis("context") + self.axis("output_tokens") / 2
+
+    @property
+    def kv_read(self) -> float:
+        """KV bytes read per step and device, all tiers."""
+        return self.kv_bytes(self.time_context, self.axis("batch"))
+
+    # Weights
+
+    def bits(self, kind: str) -> float:
+        """Bits per weight of a tensor class: an explicit width moves the streamed matrices only."""
+        if kind in MATRICES and self.axes["weight_bits"] is not None:
+            return self.axis("weight_bits")
+        return float(self.model[f"{kind}_bits"])
+
+    @property
+    def weights_streamed(self) -> float:
+        """Bytes of the parameters that a device streams every step, without embedding rows."""
+        share = {"query_output": 1 / self.devices, "key_value": self.kv_share, "vectors": 1.0}
+        share |= {"ffn": 1 / self.devices, "head": 1 / self.devices}
+        return sum(self.model[kind] * self.bits(kind) / 8 * part for kind, part in share.items())
+
+    @property
+    def weights_read(self) -> float:
+        """Weight bytes per step and device, the input rows of the batch included."""
+        rows = self.axis("batch") * self.model["embedding_rows"] * self.bits("embedding") / 8
+        return self.weights_streamed + rows / self.devices
+
+    @property
+    def weights_stored(self) -> float:
+        """Weight bytes that rest on a device."""
+        table = 0.0 if self.model["tied_embeddings"] else self.model["embedding"] * self.bits("embedding") / 8
+        return self.weights_streamed + table / self.devices
+
+    # Capacity
+
+    def margin(self, context: float, batch: float) -> float | None:
+        """Bytes left on the worst device at `context` tokens plus the output; negative does not fit."""
+        capacity = self.hardware["memory_capacity"]
+        if capacity is None:
+            return None
+        wide = max(2 * self.model["intermediate"], self.model["vocab"]) / self.devices
+        activations = batch * (2 * self.model["hidden"] + wide) * self.axis("activation_bits") / 8
+        stored = self.kv_bytes(context + self.axis("output_tokens"), batch)
+        resident = (1 - self.axis("placement_host")) * stored
+        return self.axis("utilisation") * capacity - self.weights_stored - resident - activations
+
+    def largest(self, margin: Callable[[int], float | None]) -> float | None:
+        """The largest whole number >= 1 whose margin is not negative, 0 if none, inf if all."""
+
+        def fits(count: int) -> bool:
+            left = margin(count)
+            return left is not None and left >= 0
+
+        if self.hardware["memory_capacity"] is None:
+            return None
+        if not fits(1):
+            return 0.0
+        good, bad = 1, 2
+        while fits(bad):
+            good, bad = bad, 2 * bad
+            if bad > SEARCH_LIMIT:
+                return math.inf
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (middle, bad) if fits(middle) else (good, middle)
+        return float(good)
+
+    # Arithmetic and links
+
+    def format(self, bits: float) -> str:
+        """The arithmetic format that operands of `bits` run in."""
+        if bits > 8:
+            return "compute16"
+        return "compute8" if bits > 4 else "compute4"
+
+    def peak(self, form: str) -> float | None:
+        """FLOP/s of a format; 8 bit falls back on integer arithmetic."""
+        if form == "compute16":
+            return self.hardware["bf16_flops"]
+        if form == "compute4":
+            return self.hardware["fp4_flops"]
+        eight = self.hardware["fp8_flops"]
+        return self.hardware["int8_ops"] if eight is None else eight
+
+    @property
+    def gemm_flop(self) -> dict[str, float]:
+        """GEMM FLOP of the replica by format."""
+        total: dict[str, float] = {}
+        for kind in MATRICES:
+            form = self.format(max(self.bits(kind), self.axis("activation_bits")))
+            total[form] = total.get(form, 0.0) + 2 * self.axis("batch") * self.model[kind]
+        return {form: flop for form, flop in total.items() if flop > 0}
+
+    @property
+    def flop(self) -> dict[str, float]:
+        """All FLOP of the replica by format."""
+        total = self.gemm_flop
+        form = self.format(max(self.axis("key_bits"), self.axis("value_bits"), self.axis("activation_bits")))
+        per_token = 2 * self.model["query_heads"] * (self.model["key_dim"] + self.model["value_dim"])
+        attention = self.axis("batch") * self.model["layers"] * self.kept(self.time_context) * per_token
+        total[form] = total.get(form, 0.0) + attention
+        return total
+
+    @property
+    def scale_up_bytes(self) -> float:
+        """All-reduce bytes per step and device."""
+        n = self.devices
+        message = self.axis("batch") * self.model["hidden"] * self.axis("activation_bits") / 8
+        return self.model["layers"] * self.model["reduces_per_layer"] * 2 * (n - 1) / n * message
+
+    @property
+    def hbm_bytes(self) -> float:
+        """HBM bytes per step and device."""
+        return self.weights_read + (1 - self.axis("placement_host")) * self.kv_read + self.kv_written
+
+    @property
+    def tier_bytes(self) -> float:
+        """Bytes per step and device over the host link."""
+        return self.axis("placement_host") * self.kv_read
+
+    # Time, status and labels
+
+    @property
+    def unsourced(self) -> bool:
+        """Whether a figure this step cannot do without is missing."""
+        needed = [self.hardware["memory_capacity"], self.hardware["memory_bandwidth"]]
+        needed += [self.peak(form) for form in self.flop]
+        if self.devices > 1:
+            needed.append(self.hardware["scale_up_bandwidth"])
+        if self.axis("placement_host") > 0:
+            needed.append(self.hardware["host_link_bandwidth"])
+        return any(figure is None for figure in needed)
+
+    @property
+    def times(self) -> dict[str, float] | None:
+        """Seconds of each resource on the worst device; None when a figure is unsourced."""
+        if self.unsourced:
+            return None
+        work: dict[str, tuple[float, float | None]] = {"hbm": (self.hbm_bytes, self.hardware["memory_bandwidth"])}
+        work |= {form: (flop / self.devices, self.peak(form)) for form, flop in self.flop.items()}
+        work["scale_up"] = (self.scale_up_bytes, self.hardware["scale_up_bandwidth"])
+        work["tier_link"] = (self.tier_bytes, self.hardware["host_link_bandwidth"])
+        return {name: amount / rate if rate else 0.0 for name, (amount, rate) in work.items()}
+
+    @property
+    def status(self) -> str:
+        """The first named reason against this design, or ok."""
+        domain = self.hardware["scale_up_domain"]
+        if self.model["query_heads"] % self.devices or (domain is not None and self.devices > domain):
+            return "layout"
+        if self.unsourced:
+            return "unsourced_input"
+        left = self.margin(self.axis("context"), self.axis("batch"))
+        return "memory" if left is None or left < 0 else "ok"
+
+    @property
+    def phase(self) -> str | None:
+        """The paper's phase; unknown without a capacity."""
+        left = self.margin(self.axis("context"), self.axis("batch"))
+        if left is None:
+            return None
+        if left < 0:
+            return "capacity"
+        return "kv" if self.kv_read > self.weights_read else "weight"
+
+    @property
+    def regime(self) -> tuple[str | None, str | None, float | None]:
+        """The binding resource, the regime and ln(largest time / second)."""
+        times = self.times
+        if times is None:
+            return None, None, None
+        first, second, *_ = sorted(times, key=lambda name: -times[name])
+        distance = math.log(times[first] / times[second]) if times[second] > 0 else math.inf
+        bound = "compute" if first.startswith("compute") else first
+        kv = (1 - self.axis("placement_host")) * self.kv_read + self.kv_written
+        share = "kv" if kv > self.weights_read else "weight"
+        return bound, share if bound == "hbm" else bound, distance
+
+    @property
+    def crossover(self) -> float:
+        """Tokens of context at which KV read equals weights read, inf if never; placement ignored."""
+        batch, goal = self.axis("batch"), self.weights_read
+        low, high = 0.0, float(SEARCH_LIMIT)
+        if self.kv_bytes(high, batch) < goal:
+            return math.inf
+        while low < (middle := (low + high) / 2) < high:
+            low, high = (middle, high) if self.kv_bytes(middle, batch) < goal else (low, middle)
+        return high
+
+    @property
+    def energy(self) -> float | None:
+        """Joules of the replica per generated token."""
+        per_byte, per_flop = self.hardware["memory_energy"], self.hardware["flop_energy"]
+        per_link_byte = self.hardware["link_energy"] if self.tier_bytes > 0 else 0.0
+        if per_byte is None or per_flop is None or per_link_byte is None:
+            return None
+        moved = self.devices * (self.hbm_bytes * per_byte + self.tier_bytes * per_link_byte)
+        return (moved + sum(self.flop.values()) * per_flop) / self.axis("batch")
+
+    @property
+    def ridge(self) -> float | None:
+        """FLOP/B at which the format of most of the GEMM work meets the memory roof."""
+        gemm = self.gemm_flop
+        peak, bandwidth = self.peak(max(gemm, key=lambda form: gemm[form])), self.hardware["memory_bandwidth"]
+        return None if peak is None or bandwidth is None else peak / bandwidth
+
+
+def speed(step: Step) -> dict[str, float | str | None]:
+    """Metrics that need the step time; all None when a figure is unsourced."""
+    names = ("tokens_per_second", "tokens_per_second_per_device", "tokens_per_second_per_user")
+    bound, regime, distance = step.regime
+    labels = {"bound_by": bound, "regime": regime, "regime_distance": distance}
+    times, price = step.times, step.hardware["price"]
+    if times is None:
+        return dict.fromkeys((*names, "time_per_output_token", "cost_per_million_tokens")) | labels
+    seconds = max(times.values())
+    rate = step.axis("batch") / seconds
+    found = dict(zip(names, (rate, rate / step.devices, 1 / seconds), strict=True))
+    cost = None if price is None else step.devices * price / rate * 1e6
+    return {**found, "time_per_output_token": seconds, "cost_per_million_tokens": cost, **labels}
+
+
+def oracle(
+    model: Mapping[str, float],
+    hardware: Mapping[str, float | None],
+    axes: Mapping[str, float | str | bool | None],
+) -> dict[str, float | str | None]:
+    """Every non-quality metric and label of one decode step; None where it is unknown.
+
+    `model` has one layer group and parameter counts and bits by tensor class; a `hardware` figure of None
+    has no source; `axes` not given are neutral and `context` is required. An unknown axis is a KeyError.
+    """
+    unknown = set(axes) - set(NEUTRAL) - IGNORED - {"context"}
+    if unknown:
+        raise KeyError(f"unknown axes {sorted(unknown)}")
+    step = Step(model, hardware, NEUTRAL | dict(axes))
+    n, context, batch = step.devices, step.axis("context"), step.axis("batch")
+    stored = n * step.kv_bytes(context + step.axis("output_tokens"), batch)
+    return {
+        **speed(step),
+        "weight_bytes_read": n * step.weights_read,
+        "kv_bytes_read": n * step.kv_read,
+        "kv_bytes_stored": stored,
+        "kv_bytes_reserved": stored,
+        "memory_margin": step.margin(context, batch),
+        "max_batch": step.largest(lambda count: step.margin(context, count)),
+        "max_context": step.largest(lambda tokens: step.margin(tokens, batch)),
+        "arithmetic_intensity": sum(step.flop.values()) / (n * (step.hbm_bytes + step.tier_bytes)),
+        "ridge_point": step.ridge,
+        "energy_per_token": step.energy,
+        "crossover_context_bytes": step.crossover,
+        "phase": step.phase,
+        "status": step.status,
+    }
