@@ -34,12 +34,12 @@ def time_per_output_token(design: Design, step: Step) -> Seconds:
 
 def tokens_per_second(design: Design, step: Step) -> PerSecond:
     """Output tokens per second of the replica."""
-    return design.workload.batch / step.time
+    return design.workload.batch * tokens_per_second_per_user(design, step)
 
 
 def tokens_per_second_per_device(design: Design, step: Step) -> PerSecond:
     """Output tokens per second and device."""
-    return design.workload.batch / (step.time * design.parallel.tensor)
+    return tokens_per_second(design, step) / design.parallel.tensor
 
 
 def tokens_per_second_per_user(design: Design, step: Step) -> PerSecond:
@@ -124,7 +124,7 @@ def energy_per_token(design: Design, step: Step) -> Joules:
 
 def cost_per_million_tokens(design: Design, step: Step) -> Usd:
     """USD per million output tokens, the replica always busy."""
-    return cost.token_cost(design.parallel.tensor, design.usd_per_second.value, tokens_per_second(design, step))
+    return cost.token_cost(design.parallel.tensor, design.usd_per_second.value, step.time, design.workload.batch)
 
 
 def crossover_context_bytes(design: Design, step: Step) -> Tokens:

@@ -84,7 +84,7 @@ def ledger_of(design: Design) -> Ledger:
     key_bits, value_bits = kv.stored_bits(form.key_bits, form), kv.stored_bits(form.value_bits, form)
     token = kv.token_bytes(model.groups, devices, key_bits, value_bits)
     full_token = kv.token_bytes(
-        model.groups, devices, jnp.maximum(key_bits, kv.FULL_BITS), jnp.maximum(value_bits, kv.FULL_BITS)
+        model.groups, devices, jnp.maximum(form.key_bits, kv.FULL_BITS), jnp.maximum(form.value_bits, kv.FULL_BITS)
     )
     new_token = jnp.where(form.residual_window > 0, full_token, token)
     kv_read = batch * kv.sequence_bytes(kept, token, full_token, form.residual_window)

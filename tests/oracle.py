@@ -261,8 +261,9 @@ class Step:
     @property
     def status(self) -> str:
         """The first named reason against this design, or ok."""
-        domain = self.hardware["scale_up_domain"]
-        if self.model["query_heads"] % self.devices or (domain is not None and self.devices > domain):
+        n, heads, domain = self.devices, self.model["kv_heads"], self.hardware["scale_up_domain"]
+        uneven = self.model["query_heads"] % n or (heads % n and n % heads)
+        if uneven or (domain is not None and n > domain):
             return "layout"
         if self.unsourced:
             return "unsourced_input"
@@ -281,13 +282,15 @@ class Step:
 
     @property
     def regime(self) -> tuple[str | None, str | None, float | None]:
-        """The binding resource, the regime and ln(largest time / second)."""
-        times = self.times
-        if times is None:
+        """The binding resource, the regime and ln(largest time / second); arithmetic is one resource."""
+        if self.times is None:
             return None, None, None
-        first, second, *_ = sorted(times, key=lambda name: -times[name])
-        distance = math.log(times[first] / times[second]) if times[second] > 0 else math.inf
-        bound = "compute" if first.startswith("compute") else first
+        times = {"hbm": self.times["hbm"], "compute": 0.0, "scale_up": 0.0, "tier_link": 0.0}
+        for name, seconds in self.times.items():
+            resource = "compute" if name.startswith("compute") else name
+            times[resource] = max(times[resource], seconds)
+        bound, second, *_ = sorted(times, key=lambda name: -times[name])
+        distance = math.log(times[bound] / times[second]) if times[second] > 0 else math.inf
         kv = (1 - self.axis("placement_host")) * self.kv_read + self.kv_written
         share = "kv" if kv > self.weights_read else "weight"
         return bound, share if bound == "hbm" else bound, distance
@@ -315,9 +318,9 @@ class Step:
 
     @property
     def ridge(self) -> float | None:
-        """FLOP/B at which the format of most of the GEMM work meets the memory roof."""
-        gemm = self.gemm_flop
-        peak, bandwidth = self.peak(max(gemm, key=lambda form: gemm[form])), self.hardware["memory_bandwidth"]
+        """FLOP/B at which the format of the FFN's weights meets the memory roof."""
+        form = self.format(max(self.bits("ffn"), self.axis("activation_bits")))
+        peak, bandwidth = self.peak(form), self.hardware["memory_bandwidth"]
         return None if peak is None or bandwidth is None else peak / bandwidth
 
 

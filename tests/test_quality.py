@@ -231,6 +231,20 @@ def test_composition_multiplies_survivals_and_adds_ln_ratios() -> None:
     np.testing.assert_allclose(whole[PERPLEXITY], sum(part[PERPLEXITY] for part in parts), rtol=1e-5)
 
 
+def test_each_remedys_hazard_is_multiplied_by_its_own_spread() -> None:
+    for remedy, setting in {
+        "quantizer": (3.0, 3.0, 1.0, 16.0),
+        "evictor": (16.0, 16.0, 0.5, 16.0),
+        "weight": (16.0, 16.0, 1.0, 3.0),
+    }.items():
+        spread = getattr(PARAMETERS, remedy).spread
+        central = np.asarray(composed_loss(*setting, PARAMETERS), dtype=float)
+        upper = np.asarray(composed_loss_upper(*setting, PARAMETERS), dtype=float)
+        hazard = np.append(-np.log1p(-central[:PERPLEXITY]), central[PERPLEXITY:], axis=0) * np.asarray(spread)
+        expected = np.append(-np.expm1(-hazard[:PERPLEXITY]), hazard[PERPLEXITY:], axis=0)
+        np.testing.assert_allclose(upper, expected, rtol=1e-3, atol=1e-6)
+
+
 def test_every_leaf_of_a_curve_has_its_axes_shape() -> None:
     loaded = CURVES.parameters(0.9)
     shapes = {"quantizer": (7, 3), "evictor": (7, 6, 2), "weight": (7,)}

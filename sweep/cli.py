@@ -1,0 +1,134 @@
+"""The command line: which commands exist, and how errors leave it. A command is one file in `sweep/commands`.
+
+Only the module of the command that was asked for is imported, so that `kvwall --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+
+from kvwall.spaces.errors import InputError, nearest
+
+_WRONG_INPUT: Final = 2
+_INTERRUPTED: Final = 130
+_UNREAD: Final = 141
+# Newer releases of typer carry click inside them, older ones use the click installed: either way this is its base.
+_USAGE_ERRORS: Final[tuple[Any, ...]] = tuple(e for e in typer.BadParameter.__mro__ if e.__name__ == "ClickException")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One command: the module with its function `command`, and its line in `kvwall --help`."""
+
+    module: str
+    summary: str
+    collects_unknown: bool = False
+    """Whether it reports unknown options itself, together with its other faults."""
+
+
+COMMANDS: Final[Mapping[str, Entry]] = {
+    "evaluate": Entry("kvwall.sweep.commands.evaluate", "Every metric of one design.", collects_unknown=True),
+    "crossover": Entry(
+        "kvwall.sweep.commands.crossover", "The context at which KV traffic passes weight traffic.", collects_unknown=True
+    ),
+    "sweep": Entry("kvwall.sweep.commands.sweep", "Evaluate a study's whole grid; a second call resumes."),
+    "pareto": Entry("kvwall.sweep.commands.pareto", "The exact front of a finished sweep."),
+    "optimize": Entry("kvwall.sweep.commands.optimize", "Search a study for its best design."),
+    "report": Entry("kvwall.sweep.commands.report", "One self-contained HTML page of a finished sweep."),
+    "export": Entry("kvwall.sweep.commands.export", "A finished sweep as a table or array file."),
+    "catalog": Entry("kvwall.sweep.commands.catalog", "What the catalogue holds: hardware, models, studies, axes, metrics."),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave with its exit code: 0, 2 wrong input, 3 nothing admissible, 130 interrupted."""
+    code = run(sys.argv[1:] if arguments is None else list(arguments))
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _UNREAD
+    if code == _UNREAD:
+        # The reader has gone; Python flushes once more on exit and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code of a command line; faults go to stderr, one sentence a line."""
+    try:
+        program = typer.main.get_command(application(arguments))
+        code = program.main(args=list(arguments), prog_name="kvwall", standalone_mode=False)
+    except InputError as error:
+        _complain(error.faults)
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        _complain(["interrupted"])
+        return _INTERRUPTED
+    except BrokenPipeError:
+        return _UNREAD
+    except _USAGE_ERRORS as error:
+        _complain([error.format_message()])
+        return _WRONG_INPUT
+    return code if isinstance(code, int) else 0
+
+
+def application(arguments: Sequence[str]) -> typer.Typer:
+    """The program for a command line: the command it names in full, the others as lines of the help only."""
+    asked = next((word for word in arguments if not word.startswith("-")), None)
+    if asked is not None and asked not in built():
+        raise InputError(f'"{asked}" is no command{nearest(asked, built())}: `kvwall --help` lists them')
+    program = typer.Typer(
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
+        help="Where the memory wall stands for LLM serving, and which deployment clears it.",
+    )
+    program.callback()(_version_option)
+    for name in built():
+        entry = COMMANDS[name]
+        collects = {"allow_extra_args": True, "ignore_unknown_options": True} if entry.collects_unknown else {}
+        command = importlib.import_module(entry.module).command if name == asked else _listed
+        described = {} if name == asked else {"help": entry.summary}
+        program.command(name, context_settings=collects, **described)(command)
+    return program
+
+
+def built() -> tuple[str, ...]:
+    """Names of the commands whose module exists."""
+    return tuple(name for name, entry in COMMANDS.items() if importlib.util.find_spec(entry.module) is not None)
+
+
+def _version_option(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from importlib.metadata import PackageNotFoundError
+        from importlib.metadata import version as installed
+
+        try:
+            typer.echo(installed("kvwall"))
+        except PackageNotFoundError:
+            typer.echo("not installed: run from its source folder")
+        raise typer.Exit
+
+
+def _listed() -> None:
+    """Stands in the help for a command that was not asked for; never called."""
+
+
+def _complain(faults: Sequence[str]) -> None:
+    for fault in faults:
+        typer.echo(f"kvwall: {fault}", err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""`kvwall evaluate`: every metric of one design."""
+
+from __future__ import annotations
+
+import json as json_text
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
+
+import typer
+
+from kvwall.spaces.errors import Faults, InputError
+from kvwall.sweep.commands.axis_options import (
+    assumptions,
+    confidence_of,
+    refuse_leftovers,
+    single_values,
+    with_axes,
+)
+from kvwall.sweep.evaluate import report_of
+from kvwall.sweep.explain import explain as explained
+from kvwall.sweep.report_table import print_explanation, print_report
+from kvwall.sweep.single import SingleDesign, single_design
+
+INFEASIBLE: Final = 3
+
+
+@with_axes
+def command(
+    context_of_command: typer.Context,
+    *,
+    typed: Mapping[str, Sequence[str]],
+    assume: Annotated[
+        list[str] | None,
+        typer.Option("--assume", metavar='FIGURE="QUANTITY"', help="A hardware figure of your own; repeatable"),
+    ] = None,
+    task: Annotated[str, typer.Option(help="Task of quality_loss", metavar="TASK")] = "aggregate",
+    confidence: Annotated[str, typer.Option(help="Confidence of quality_loss_upper", metavar="X")] = "0.9",
+    mode: Annotated[str, typer.Option(help="ceiling: what no implementation can beat", metavar="MODE")] = "ceiling",
+    explain: Annotated[bool, typer.Option("--explain", help="Each equation with its numbers and their sources")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout")] = False,
+) -> None:
+    """Every metric of one design: speed, traffic, memory, quality, cost; what binds it and why."""
+    single = _single(context_of_command, typed, assume or [], task, confidence, mode)
+    report = report_of(single)
+    explanation = explained(single) if explain else None
+    if json:
+        extra = {"explain": explanation.to_json()} if explanation else {}
+        typer.echo(json_text.dumps(report.to_json() | extra, allow_nan=False, indent=2))
+    else:
+        print_report(report)
+        if explanation:
+            print_explanation(explanation)
+    if not report.feasible:
+        raise typer.Exit(INFEASIBLE)
+
+
+def _single(
+    context: typer.Context,
+    typed: Mapping[str, Sequence[str]],
+    assume: Sequence[str],
+    task: str,
+    confidence: str,
+    mode: str,
+) -> SingleDesign:
+    faults = Faults()
+    refuse_leftovers(context.args, [option for each in context.command.params for option in each.opts], faults)
+    values = single_values(typed, faults)
+    figures, level = assumptions(assume, faults), confidence_of(confidence, faults)
+    try:
+        single = single_design(values, task=task, confidence=level, mode=mode, assume=figures)
+    except InputError as error:
+        faults.absorb(error)
+        faults.raise_if_any()
+        raise
+    faults.raise_if_any()
+    return single

@@ -1,0 +1,123 @@
+"""`crossover`: the context at which a step reads as many KV bytes as weight bytes, for one design or many."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from kvwall.objectives.metrics import crossover_context_bytes
+from kvwall.objectives.register import NOT_BUILT
+from kvwall.objectives.status import layout_possible
+from kvwall.objectives.step import evaluate_step
+from kvwall.spaces.axes import Value
+from kvwall.spaces.columns import Columns, load_catalogue
+from kvwall.spaces.errors import Faults, InputError
+from kvwall.spaces.hardware import load_hardware
+from kvwall.spaces.models.layers import Model
+from kvwall.spaces.models.load import load_model
+from kvwall.spaces.space import Space, make_space
+from kvwall.sweep.single import attempt, check_mode, plain
+
+MOST_ROWS: Final = 100_000
+_ALWAYS_SHOWN: Final = ("model", "hardware", "batch")
+_ANY_CONTEXT: Final = 1
+"""The crossover does not depend on the context, which a design must have."""
+
+
+@dataclass(frozen=True)
+class CrossoverRow:
+    """One design's crossover, in tokens; null with the reason."""
+
+    axes: Mapping[str, Value]
+    """Model, hardware, batch and every axis stated."""
+    crossover_context_bytes: float | None
+    crossover_context_time: float | None
+    reason: str | None
+    flags: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as plain JSON types."""
+        return {
+            **self.axes,
+            "crossover_context_bytes": self.crossover_context_bytes,
+            "crossover_context_time": self.crossover_context_time,
+            "reason": self.reason,
+            "flags": list(self.flags),
+        }
+
+
+def crossover(*, mode: str = "ceiling", **axes: object) -> tuple[CrossoverRow, ...]:
+    """The crossover of every combination of the axes' values; each axis takes one value or a list.
+
+    Raises InputError with every fault of the arguments.
+
+    >>> rows = crossover(model="paper/llama-3-70b", hardware="paper/h100", batch=[1, 32])
+    >>> [round(row.crossover_context_bytes) for row in rows]
+    [427246, 13351]
+    """
+    space = _space(axes, mode)
+    columns = Columns(space, load_catalogue(space))
+    positions = dict(zip(space.dims, np.indices(space.shape, sparse=True), strict=True))
+    with jax.enable_x64(True):
+        design = columns.design(positions)
+        tokens = crossover_context_bytes(design, evaluate_step(design))
+        possible = layout_possible(design.model.groups, design.parallel.tensor, design.hardware.scale_up_domain)
+        found, laid_out = (np.broadcast_to(np.asarray(each), space.shape).ravel() for each in (tokens, possible))
+    shown = [name for name in space_order(space) if name in axes or name in _ALWAYS_SHOWN]
+    models = {str(name): load_model(str(name)) for name in space.values("model")}
+    return tuple(
+        _row(space.point(i), shown, models, float(found[i]), bool(laid_out[i])) for i in range(space.size)
+    )
+
+
+def space_order(space: Space) -> list[str]:
+    """Axes as rows name them: model, hardware and batch first."""
+    others = (values.axis.name for values in space.axes)
+    return list(dict.fromkeys([*_ALWAYS_SHOWN, *others]))
+
+
+def _space(axes: Mapping[str, object], mode: str) -> Space:
+    faults = Faults()
+    attempt(faults, lambda: check_mode(mode))
+    stated = {name: _plain_all(value) for name, value in axes.items()}
+    space = attempt(faults, lambda: make_space({"context": _ANY_CONTEXT} | stated))
+    if space is None:
+        for name in _names(stated.get("model")):
+            attempt(faults, lambda name=name: load_model(name))  # type: ignore[misc]
+        for name in _names(stated.get("hardware")):
+            attempt(faults, lambda name=name: load_hardware(name))  # type: ignore[misc]
+    faults.raise_if_any()
+    if space is None or space.size > MOST_ROWS:
+        size = space.size if space else 0
+        raise InputError(f"{size:,} combinations: `crossover` lists at most {MOST_ROWS:,}; use a study for more")
+    return space
+
+
+def _plain_all(value: object) -> object:
+    return [plain(each) for each in value] if isinstance(value, list | tuple | np.ndarray) else plain(value)
+
+
+def _names(stated: object) -> list[str]:
+    return [name for name in (stated if isinstance(stated, list) else [stated]) if isinstance(name, str) and name]
+
+
+def _row(
+    point: Mapping[str, Value], shown: list[str], models: Mapping[str, Model], tokens: float, laid_out: bool
+) -> CrossoverRow:
+    finite = math.isfinite(tokens)
+    reason = f"crossover_context_time: {NOT_BUILT['crossover_context_time']}"
+    if not finite:
+        reason = "KV traffic never reaches weight traffic"
+    flags = []
+    limit = models[str(point["model"])].max_positions
+    if finite and limit is not None and tokens > limit:
+        flags.append(f"beyond the model's stated context of {limit:,}")
+    if not laid_out:
+        flags.append(f"tensor_parallel {point['tensor_parallel']} cannot split this model on this hardware")
+    axes = {name: point[name] for name in shown}
+    return CrossoverRow(axes, tokens if finite else None, None, reason, tuple(flags))

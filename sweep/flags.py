@@ -1,0 +1,86 @@
+"""What a reader of one design's numbers must know beside them: assumptions, limits passed, borrowed evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kvwall.objectives.kv import FULL_BITS
+from kvwall.spaces.columns import WRITE_OFF_SECONDS
+from kvwall.spaces.hardware import display
+from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
+from kvwall.sweep.single import SingleDesign
+
+_SECONDS_PER_YEAR: Final = 365.25 * 24 * 3600
+_LONGEST_CONTEXT_OF_CURVES: Final = 131_072
+"""Published quality results hardly go beyond 128k tokens."""
+
+
+def flags_of(single: SingleDesign) -> tuple[str, ...]:
+    """All flags of a design, each once."""
+    found = [
+        *single.model.flags,
+        *(f"{single.hardware.name}: {flag}" for flag in single.hardware.flags),
+        *_assumptions(single),
+        *_limits(single),
+        *_quality(single),
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _assumptions(single: SingleDesign) -> Iterator[str]:
+    chip = single.hardware
+    for field in chip.assumed:
+        figure = getattr(chip, field)
+        yield f"assumed: {field} = {display(field, figure.value)} ({figure.note})"
+    if single.inputs["price_basis"] == "list" and chip.list_price is not None:
+        years = WRITE_OFF_SECONDS / _SECONDS_PER_YEAR
+        yield f"list price written off over {years:g} years (assumed), without power and hosting"
+    if float(single.step.ledger.flop_by_format[1]) > 0 and chip.fp8_flops is None and chip.int8_ops is not None:
+        yield "8-bit arithmetic at the INT8 peak: no source states an FP8 peak"
+
+
+def _limits(single: SingleDesign) -> Iterator[str]:
+    limit = single.model.max_positions
+    context, output = int(single.number("context")), int(single.number("output_tokens"))
+    if limit is not None and context + output > limit:
+        written = f" with {output:,} output tokens" if output else ""
+        yield f"context {context:,}{written} exceeds the model's stated {limit:,}"
+    if single.number("placement_host") > 0:
+        yield "host memory capacity is not limited"
+
+
+def _quality(single: SingleDesign) -> Iterator[str]:
+    curves = load_quality_curves()
+    lossy_bits = [name for name in ("key_bits", "value_bits") if single.number(name) < FULL_BITS]
+    weight_bits = float(single.design.precision.weight_bits)
+    kept = float(single.step.ledger.kept_fraction)
+    for name in lossy_bits:
+        if single.number(name) < curves.smallest_bits:
+            yield f"quality: {name} below {curves.smallest_bits:g} extrapolates the curves"
+    if kept < curves.smallest_retention:
+        yield f"quality: {kept:.3g} of the tokens kept, below {curves.smallest_retention:g}, extrapolates the curves"
+    if 0 < weight_bits < curves.smallest_bits:
+        yield f"quality: weight_bits below {curves.smallest_bits:g} extrapolates the curves"
+    compressed = bool(lossy_bits) or kept < 1 or 0 < weight_bits < FULL_BITS
+    if compressed and single.number("context") > _LONGEST_CONTEXT_OF_CURVES:
+        yield "quality: context beyond 128k tokens extrapolates the curves"
+    for what, task, evidence in _evidence(single, bool(lossy_bits), kept < 1, 0 < weight_bits < FULL_BITS):
+        if evidence.borrowed_from is not None:
+            yield f"quality: {what}, task {task}: {evidence.rows} rows of its own, borrowed from {evidence.borrowed_from}"
+
+
+def _evidence(
+    single: SingleDesign, quantizes: bool, evicts: bool, narrows_weights: bool
+) -> Iterator[tuple[str, str, Evidence]]:
+    """Evidence of the curves that this design's loss is read from."""
+    curves = load_quality_curves()
+    quantizer, evictor = str(single.inputs["quantizer"]), str(single.inputs["evictor"])
+    seen = "visible" if single.inputs["question_visible"] else "hidden"
+    for task in (TASKS[row] for row in task_rows(single.task)):
+        if quantizes:
+            yield f"quantizer {quantizer}", task, curves.quantizer[quantizer][task].evidence
+        if evicts:
+            yield f"evictor {evictor}, question {seen}", task, curves.evictor[evictor][seen][task].evidence
+        if narrows_weights:
+            yield "weight bits", task, curves.weight[task].evidence

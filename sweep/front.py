@@ -1,0 +1,92 @@
+"""The exact Pareto front of a stream of points, in bounded memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import moocore
+import numpy as np
+
+SLACK = np.float32(1e-5)
+"""Relative slack when rows are discarded: two kernels may differ in a value's last bits."""
+FILTER_SIZE = 32
+"""Front members that points are tested against before they leave the kernel."""
+
+_Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Front:
+    """Non-dominated objective vectors (smaller is better), each with its lowest grid index and how often it occurs."""
+
+    objectives: int
+    values: _Array = field(init=False)
+    index: _Array = field(init=False)
+    multiplicity: _Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.values = np.empty((0, self.objectives), np.float32)
+        self.index = np.empty(0, np.int64)
+        self.multiplicity = np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def add(self, values: _Array, index: _Array) -> None:
+        """Take in points: objective vectors of shape (n, objectives) and their grid indices.
+
+        The result does not depend on how points are split into calls, or on their order.
+        """
+        if not len(index):
+            return
+        once = np.ones(len(index), np.int64)
+        self._settle(
+            np.concatenate([self.values, np.asarray(values, np.float32) + 0.0]),  # + 0.0: no negative zeros
+            np.concatenate([self.index, index]),
+            np.concatenate([self.multiplicity, once]),
+        )
+
+    def _settle(self, values: _Array, index: _Array, multiplicity: _Array) -> None:
+        order = np.lexsort((index, *values.T))
+        values, index, multiplicity = values[order], index[order], multiplicity[order]
+        first = np.concatenate([[True], np.any(values[1:] != values[:-1], axis=1)])
+        starts = np.flatnonzero(first)
+        counts = np.add.reduceat(multiplicity, starts)
+        values, index = values[starts], index[starts]
+        best = moocore.is_nondominated(values) if self.objectives > 1 else values[:, 0] == values[:, 0].min()
+        self.values, self.index, self.multiplicity = values[best], index[best], counts[best]
+
+    def sample(self) -> _Array:
+        """FILTER_SIZE members spread over the front, to test points against; filled with harmless vectors."""
+        found = np.full((FILTER_SIZE, self.objectives), np.inf, np.float32)
+        if len(self):
+            chosen = np.unique(np.linspace(0, len(self) - 1, FILTER_SIZE).astype(np.int64))
+            found[: len(chosen)] = self.values[np.argsort(self.values[:, 0], kind="stable")][chosen]
+        return found
+
+    def may_improve(self, ideal: _Array, exact: _Array) -> _Array:
+        """Which rows may hold a point of the front, given each row's best of every objective, shape (rows, objectives).
+
+        A row is out when a member is at least as good as its ideal everywhere and better somewhere. Objectives not
+        `exact` (computed again by another kernel) must be better by more than SLACK.
+        """
+        ideal = np.where(exact, ideal, ideal - SLACK * np.abs(ideal)).astype(np.float32)
+        found = np.ones(len(ideal), bool)
+        few = self.sample()
+        for members in (few[np.isfinite(few[:, 0])], *np.array_split(self.values, len(self) // 1024 + 1)):
+            alive = np.flatnonzero(found)
+            if len(alive) and len(members):
+                found[alive] = ~_beaten(ideal[alive], members)
+        return found
+
+
+def _beaten(ideal: _Array, members: _Array) -> _Array:
+    """Whether some member is at most as large as each ideal everywhere and smaller somewhere."""
+    at_most = np.ones((len(ideal), len(members)), bool)
+    smaller = np.zeros_like(at_most)
+    for own, other in zip(ideal.T, members.T, strict=True):
+        at_most &= other <= own[:, None]
+        smaller |= other < own[:, None]
+    found: _Array = np.any(at_most & smaller, axis=1)
+    return found

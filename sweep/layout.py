@@ -1,0 +1,99 @@
+"""How a pass walks the grid: some dimensions are rows, the others columns of one long, vectorised inner loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kvwall.spaces.space import Space
+
+MOST_COLUMNS = 4_096
+"""Inner loop length at which all column terms still fit in a core's second-level cache."""
+ENOUGH_COLUMNS = 512
+"""Inner loop length at which the cost per row has faded."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A split of a Space's dimensions into rows and columns; both keep the grid's order."""
+
+    space: Space
+    columns: tuple[str, ...]
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The dimensions that are not columns."""
+        return tuple(name for name in self.space.dims if name not in self.columns)
+
+    def lengths(self, names: Sequence[str]) -> tuple[int, ...]:
+        """Lengths of these dimensions."""
+        return tuple(len(self.space[name]) for name in names)
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the grid."""
+        return math.prod(self.lengths(self.rows))
+
+    @property
+    def column_count(self) -> int:
+        """Columns of the grid."""
+        return math.prod(self.lengths(self.columns))
+
+    def positions(self, rows: jax.Array, columns: jax.Array) -> dict[str, jax.Array]:
+        """Dimension -> positions, of row numbers of shape (R, 1) and column numbers of shape (1, C)."""
+        return _unravelled(self.rows, self.lengths(self.rows), rows) | _unravelled(
+            self.columns, self.lengths(self.columns), columns
+        )
+
+    def row_positions(self, rows: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
+        """Dimension -> positions of row numbers, on the host."""
+        if not self.rows:
+            return {}
+        return dict(zip(self.rows, np.unravel_index(rows, self.lengths(self.rows)), strict=True))
+
+    def grid_index(self, rows: np.ndarray[Any, Any], columns: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Flat grid index (int64) of each row and column number."""
+        found = self.row_positions(rows)
+        if self.columns:
+            found |= dict(zip(self.columns, np.unravel_index(columns, self.lengths(self.columns)), strict=True))
+        if not found:
+            return np.zeros(len(rows), dtype=np.int64)
+        return np.ravel_multi_index(tuple(found[name] for name in self.space.dims), self.space.shape).astype(np.int64)
+
+
+def _unravelled(names: Sequence[str], lengths: Sequence[int], flat: jax.Array) -> dict[str, jax.Array]:
+    found = {}
+    for name, length in zip(reversed(names), reversed(lengths), strict=True):
+        flat, found[name] = flat // length, flat % length
+    return {name: jnp.asarray(where, jnp.int32) for name, where in found.items()}
+
+
+def choose_layouts(space: Space, narrow: Mapping[str, frozenset[str]]) -> tuple[Layout, Layout]:
+    """Two layouts with no column in common, so that every dimension is a row of one of them.
+
+    `narrow`: objective -> the dimensions it depends on, for objectives that do not depend on all. The first layout
+    keeps those dimensions out of its columns where it can: such an objective is then one number per row, and a
+    row's best values are those of a real point, which lets whole rows be discarded when the front is found.
+    """
+    avoided = frozenset(chain.from_iterable(narrow.values()))
+    first = _best_columns(space, space.dims, avoided)
+    second = _best_columns(space, [name for name in space.dims if name not in first], frozenset())
+    return Layout(space, first), Layout(space, second)
+
+
+def _best_columns(space: Space, candidates: Sequence[str], avoided: frozenset[str]) -> tuple[str, ...]:
+    def merit(names: tuple[str, ...]) -> tuple[float, ...]:
+        count = math.prod(len(space[name]) for name in names)
+        fits = count <= MOST_COLUMNS
+        enough = min(count, ENOUGH_COLUMNS) if fits else -count
+        return fits, enough, -len(avoided & set(names)), count, -len(names)
+
+    subsets = chain.from_iterable(combinations(candidates, n) for n in range(len(candidates) + 1))
+    return max(subsets, key=merit)

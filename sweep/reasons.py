@@ -1,0 +1,126 @@
+"""Reasons in words: why a metric is null, why a design has its status and its phase."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from kvwall.objectives import compute, weights
+from kvwall.objectives.register import LABELS
+from kvwall.spaces.hardware import FIGURES, display
+from kvwall.sweep.readable import bytes_text, tokens_text
+from kvwall.sweep.single import SingleDesign
+
+PEAKS: Final = ("bf16_flops", "fp8_flops", "fp4_flops")
+"""The figure behind each slot of `Ledger.flop_by_format`."""
+
+
+def null_reason(single: SingleDesign, metric: str, value: float) -> str:
+    """Why a metric of a design has no number."""
+    missing = missing_figures(single, metric)
+    if missing:
+        return "; ".join(missing)
+    if metric == "max_context" and value == math.inf:
+        return "no limit: no KV is kept in device memory, and host capacity is not limited"
+    return "it does not happen: no finite value exists for this design"
+
+
+def missing_figures(single: SingleDesign, metric: str) -> list[str]:
+    """A sentence for each hardware figure that the metric needs and no source states."""
+    if bool(single.evaluation.sourced[metric]):
+        return []
+    match metric:
+        case "ridge_point":
+            needed = [_ffn_peak(single)]
+        case "energy_per_token":
+            link = ["link_energy"] if single.number("placement_host") > 0 else []
+            needed = [*step_figures(single), "memory_energy", "flop_energy", *link]
+        case "cost_per_million_tokens":
+            needed = [*step_figures(single), f"{single.inputs['price_basis']}_price"]
+        case _:
+            needed = step_figures(single)
+    return [_no_source(single, field) for field in needed if _absent(single, field)]
+
+
+def step_figures(single: SingleDesign) -> list[str]:
+    """The bandwidths and peaks that the step's time needs."""
+    links = ["host_link_bandwidth"] if single.number("placement_host") > 0 else []
+    links += ["scale_up_bandwidth"] if single.number("tensor_parallel") > 1 else []
+    flop = single.step.ledger.flop_by_format
+    return ["memory_bandwidth", *links, *(peak for peak, work in zip(PEAKS, flop, strict=True) if float(work) > 0)]
+
+
+def _ffn_peak(single: SingleDesign) -> str:
+    precision = single.design.precision
+    bits = weights.format_bits(single.design.model.ffn, precision.weight_bits)
+    if bool(compute.uses_16_bit(bits, precision.activation_bits)):
+        return "bf16_flops"
+    return "fp4_flops" if bool(compute.uses_4_bit(bits, precision.activation_bits)) else "fp8_flops"
+
+
+def _absent(single: SingleDesign, field: str) -> bool:
+    chip = single.hardware
+    return getattr(chip, field) is None and not (field == "fp8_flops" and chip.int8_ops is not None)
+
+
+def _no_source(single: SingleDesign, field: str) -> str:
+    return f'{field} of {single.inputs["hardware"]} has no source: give --assume {field}="{FIGURES[field].example}"'
+
+
+def why(single: SingleDesign) -> str:
+    """Status and phase of a design in plain sentences."""
+    status = LABELS["status"].meanings[int(single.evaluation.labels["status"])]
+    match status:
+        case "layout":
+            first = f"Cannot be laid out: {_layout_fault(single)}."
+        case "unsourced_input":
+            first = f"The step's time is unknown: {'; '.join(missing_figures(single, 'time_per_output_token'))}."
+        case "memory":
+            first = f"Does not fit: {_shortage(single)}."
+        case _:
+            spare = bytes_text(float(single.step.memory.margin))
+            first = f"Fits with {spare} to spare on the fullest device."
+    return f"{first} {_traffic(single)}"
+
+
+def _layout_fault(single: SingleDesign) -> str:
+    devices, chip = int(single.number("tensor_parallel")), single.hardware
+    found = []
+    for group in single.model.groups:
+        if group.query_heads % devices:
+            found.append(f"tensor_parallel {devices} does not divide {group.query_heads} query heads")
+        if group.kv_heads % devices and devices % group.kv_heads:
+            found.append(f"{group.kv_heads} KV heads neither split nor replicate evenly over {devices} devices")
+    domain = chip.scale_up_domain
+    if domain is not None and devices > domain.value:
+        found.append(f"the scale-up link of {chip.name} joins {domain.value:g} devices, {devices} are asked for")
+    return "; ".join(dict.fromkeys(found))
+
+
+def _shortage(single: SingleDesign) -> str:
+    short = bytes_text(-float(single.step.memory.margin))
+    batch, context = (float(single.evaluation.metrics[name]) for name in ("max_batch", "max_context"))
+    if float(single.step.memory.room) <= 0:
+        capacity = display("memory_capacity", single.hardware.memory_capacity.value)
+        weights_stored = bytes_text(float(single.step.memory.weights))
+        return f"{short} short; the weights alone take {weights_stored} of the device's {capacity}"
+    return (
+        f"{short} short on the fullest device; at most {batch:,.0f} sequences fit at this context, "
+        f"or {tokens_text(context)} at this batch"
+    )
+
+
+def _traffic(single: SingleDesign) -> str:
+    ledger = single.step.ledger
+    weight, kv_read = float(ledger.weights_read), float(ledger.kv_read)
+    share = kv_read / (weight + kv_read)
+    phase = "KV" if kv_read > weight else "weight"
+    crossover = float(single.evaluation.metrics["crossover_context_bytes"])
+    where = f"crossover at {tokens_text(crossover)}" if math.isfinite(crossover) else "there is no crossover"
+    fits = float(single.step.memory.margin) >= 0
+    told = f": the step is in the {phase} phase" if fits else ", and what does not fit is in the capacity phase"
+    sentence = f"KV is {100 * share:.3g} % of the bytes read{told}; {where}."
+    if not bool(single.evaluation.sourced["time_per_output_token"]):
+        return sentence
+    bound = LABELS["bound_by"].meanings[int(single.evaluation.labels["bound_by"])]
+    return f"{sentence} Bound by {bound}."

@@ -1,0 +1,149 @@
+"""Score many trials in one compiled call of fixed shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kvwall.objectives.register import LABELS, STATUS_OK, Metric, metric_register
+from kvwall.objectives.status import STATUSES
+from kvwall.objectives.step import evaluate_step
+from kvwall.spaces.design import Design
+from kvwall.sweep.search.parameters import Parameters, Params
+
+if TYPE_CHECKING:
+    from kvwall.sweep.study import Study
+
+Floats: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
+
+BATCH = 50
+"""Trials asked, scored and told together."""
+
+_CANNOT = 10.0
+"""Violation of a design that no amount of tuning makes possible; memory overruns are below it."""
+_LEAST = 1e-9
+"""A violated constraint is never rounded to zero."""
+_MEMORY = STATUSES.index("memory")
+
+_FIELDS: Mapping[str, tuple[str, str]] = {
+    "batch": ("workload", "batch"),
+    "context": ("workload", "context"),
+    "output_tokens": ("workload", "output_tokens"),
+    "weight_bits": ("precision", "weight_bits"),
+    "activation_bits": ("precision", "activation_bits"),
+    "key_bits": ("kv_format", "key_bits"),
+    "value_bits": ("kv_format", "value_bits"),
+    "kv_group_size": ("kv_format", "group_size"),
+    "scale_bits": ("kv_format", "scale_bits"),
+    "zero_bits": ("kv_format", "zero_bits"),
+    "residual_window": ("kv_format", "residual_window"),
+    "outlier_fraction": ("kv_format", "outlier_fraction"),
+    "retention": ("eviction", "retention"),
+    "sink_tokens": ("eviction", "sink_tokens"),
+    "recent_tokens": ("eviction", "recent_tokens"),
+    "placement_host": ("placement", "host"),
+    "tensor_parallel": ("parallel", "tensor"),
+}
+"""Numeric axis -> record and field of a Design; `utilisation` is a field of the Design itself."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a study asks of some designs; row i belongs to design i."""
+
+    objectives: Floats
+    """(designs, objectives), as the metrics are; NaN where a figure has no source."""
+    violations: Floats
+    """(designs, rules) in the order of `rules`, at most 0 where a rule is kept, scaled to its bound."""
+    status: np.ndarray[Any, np.dtype[np.int64]]
+
+    @property
+    def admissible(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """(designs,) whether every rule is kept."""
+        kept: np.ndarray[Any, np.dtype[np.bool_]] = np.all(self.violations <= 0, axis=1)
+        return kept
+
+    def __len__(self) -> int:
+        return len(self.status)
+
+
+class Evaluator:
+    """Scores batches of trials of a study; compiles once."""
+
+    def __init__(self, study: Study, parameters: Parameters) -> None:
+        self.study = study
+        self.parameters = parameters
+        self.rules = ("status", "sourced", *(str(constraint) for constraint in study.constraints))
+        self._columns = study.columns()
+        self._score = jax.jit(self._scores)
+
+    def __call__(self, batch: Sequence[Params]) -> Scores:
+        """Scores of the trials, evaluated BATCH at a time in float32; the last batch is padded."""
+        parts = [self._padded(batch[first : first + BATCH]) for first in range(0, len(batch), BATCH)]
+        objectives = np.concatenate([part[0] for part in parts]) if parts else np.empty((0, len(self.study.objectives)))
+        violations = np.concatenate([part[1] for part in parts]) if parts else np.empty((0, len(self.rules)))
+        status = np.concatenate([part[2] for part in parts]) if parts else np.empty(0)
+        return Scores(objectives.astype(np.float64), violations.astype(np.float64), status.astype(np.int64))
+
+    def _padded(self, batch: Sequence[Params]) -> list[np.ndarray[Any, Any]]:
+        filled = [*batch, *[batch[0]] * (BATCH - len(batch))]
+        scored = self._score(self.parameters.positions(filled), self.parameters.numbers(filled))
+        return [np.asarray(part)[: len(batch)] for part in scored]
+
+    def _scores(self, positions: Any, numbers: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+        design = self._design(positions, numbers)
+        step = evaluate_step(design)
+        register = metric_register(self.study.task)
+        asked = [metric_register(self.study.task)[objective.metric] for objective in self.study.objectives]
+        objectives = [jnp.where(m.sourced(design), m.law(design, step), jnp.nan) for m in asked]
+        status = LABELS["status"].law(design, step)
+        room = step.memory.margin / design.hardware.memory_capacity
+        overrun = jnp.where(status == _MEMORY, jnp.clip(-room, _LEAST, _CANNOT), _CANNOT)
+        violations = [jnp.where(status == STATUS_OK, 0.0, overrun)]
+        violations.append(jnp.where(jnp.isfinite(objectives[0]), 0.0, _CANNOT))
+        for constraint in self.study.constraints:
+            metric = register[constraint.metric]
+            value = jnp.where(metric.sourced(design), metric.law(design, step), jnp.nan)
+            violations.append(_violation(value, constraint.low, constraint.high))
+        return _rows(objectives), _rows(violations), jnp.broadcast_to(status, (BATCH,))
+
+    def _design(self, positions: Any, numbers: Any) -> Design:
+        design = self._columns.design(positions)
+        space = self.parameters.space
+        for entry in space.axes:
+            name = entry.axis.name
+            dimension = space.dimension_of(name)
+            if dimension in numbers:
+                design = _with(design, name, numbers[dimension])
+        return design
+
+    def metric(self, name: str) -> Metric:
+        """A metric of the study's task."""
+        return metric_register(self.study.task)[name]
+
+
+def _with(design: Design, axis: str, number: Any) -> Design:
+    """The design with one axis at these numbers."""
+    if axis not in _FIELDS:
+        return replace(design, **{axis: number})
+    record, field = _FIELDS[axis]
+    return replace(design, **{record: replace(getattr(design, record), **{field: number})})
+
+
+def _rows(parts: Sequence[Any]) -> jax.Array:
+    return jnp.stack([jnp.broadcast_to(part, (BATCH,)) for part in parts], axis=-1)
+
+
+def _violation(value: Any, low: float | None, high: float | None) -> jax.Array:
+    """Distance outside the bounds as a fraction of the bound (absolute for a bound of 0); not a number is far outside."""
+    outside = jnp.zeros_like(value)
+    if low is not None:
+        outside = jnp.where(value < low, jnp.maximum((low - value) / (abs(low) or 1.0), _LEAST), outside)
+    if high is not None:
+        outside = jnp.where(value > high, jnp.maximum((value - high) / (abs(high) or 1.0), _LEAST), outside)
+    return jnp.where(jnp.isnan(value), _CANNOT, jnp.minimum(outside, _CANNOT))

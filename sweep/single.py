@@ -1,0 +1,98 @@
+"""One design, checked and evaluated in full precision, with the records it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import jax
+import numpy as np
+
+from kvwall.objectives.register import Evaluation, evaluate, metric_register
+from kvwall.objectives.step import Step, evaluate_step
+from kvwall.spaces.axes import Value
+from kvwall.spaces.columns import Catalogue, Columns
+from kvwall.spaces.design import Design
+from kvwall.spaces.errors import Faults, InputError, nearest
+from kvwall.spaces.hardware import Hardware, load_hardware
+from kvwall.spaces.models.layers import Model
+from kvwall.spaces.models.load import load_model
+from kvwall.spaces.quality import load_quality_curves
+from kvwall.spaces.space import make_space
+
+MODES: Final = ("ceiling", "estimate")
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class SingleDesign:
+    """One design with the records it came from and the step that all its metrics are computed from."""
+
+    inputs: Mapping[str, Value]
+    """Every axis's value."""
+    stated: frozenset[str]
+    """Axes the user set; the others are neutral."""
+    model: Model
+    hardware: Hardware
+    task: str
+    confidence: float
+    design: Design
+    step: Step
+    evaluation: Evaluation
+
+    def number(self, axis: str) -> float:
+        """The value of a numeric axis."""
+        return float(self.inputs[axis])
+
+
+def single_design(
+    axes: Mapping[str, object], *, task: str, confidence: float, mode: str, assume: Mapping[str, str]
+) -> SingleDesign:
+    """The design that one value per axis states, evaluated. Raises InputError with every fault."""
+    faults = Faults()
+    stated = {name: _one_value(name, value, faults) for name, value in axes.items()}
+    space = attempt(faults, lambda: make_space(stated))
+    name, chip = stated.get("model"), stated.get("hardware")
+    model = attempt(faults, lambda: load_model(name)) if isinstance(name, str) and name else None
+    hardware = attempt(faults, lambda: load_hardware(chip, assume)) if isinstance(chip, str) and chip else None
+    attempt(faults, lambda: check_mode(mode))
+    attempt(faults, lambda: metric_register(task))
+    quality = attempt(faults, lambda: load_quality_curves().parameters(confidence))
+    faults.raise_if_any()
+    if space is None or model is None or hardware is None or quality is None:
+        raise InputError("state one model and one hardware by name or path")
+    with jax.enable_x64(True):
+        design = Columns(space, Catalogue((model,), (hardware,), quality)).design({})
+        step, evaluation = evaluate_step(design), evaluate(design, task)
+    return SingleDesign(space.point(0), frozenset(axes), model, hardware, task, confidence, design, step, evaluation)
+
+
+def attempt(faults: Faults, action: Callable[[], _T]) -> _T | None:
+    """What the action returns; where it raises InputError, its faults are recorded and the answer is None."""
+    try:
+        return action()
+    except InputError as error:
+        faults.absorb(error)
+        return None
+
+
+def check_mode(mode: str) -> None:
+    """Raises InputError for every mode but the ceiling."""
+    if mode == "estimate":
+        raise InputError('mode "estimate" is not built yet: leave the mode out for the ceiling')
+    if mode not in MODES:
+        raise InputError(f'mode "{mode}" is unknown{nearest(mode, MODES)}: use ceiling')
+
+
+def plain(value: object) -> object:
+    """NumPy scalars as the Python numbers that axes take."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _one_value(name: str, value: object, faults: Faults) -> object:
+    if isinstance(value, Mapping) or (isinstance(value, list | tuple) and len(value) != 1):
+        faults.add(f"{name} takes one value here; `crossover` takes lists and a study takes grids")
+        return next(iter(value), None) if isinstance(value, list | tuple) else value
+    return plain(value[0] if isinstance(value, list | tuple) else value)

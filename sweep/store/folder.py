@@ -1,0 +1,195 @@
+"""The results folder of a study: created or resumed, locked, filled shard by shard."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvwall.spaces.errors import InputError
+from kvwall.sweep.store import spec_file
+from kvwall.sweep.store.atomic import free_bytes, refused, remove_parts, write_atomically
+from kvwall.sweep.store.front_file import front_image
+from kvwall.sweep.store.lock import FolderLock
+from kvwall.sweep.store.shard_file import shard_fault, shard_image
+from kvwall.sweep.store.shards import Shard, ShardPlan, shard_plan
+from kvwall.sweep.store.summary_file import summary_image
+from kvwall.sweep.store.view import view_image
+
+if TYPE_CHECKING:
+    from kvwall.sweep.results import FrontTable, Summary
+    from kvwall.sweep.study import Study
+
+SHARDS = "shards"
+_OURS = {SHARDS, spec_file.NAME, "study.toml", "log.jsonl", "view.nc", "front.nc", "summary.nc", "report.html"}
+
+
+class ResultsFolder:
+    """`outputs/<name>/`, held by one writer. Use it as a context manager, or call `close`."""
+
+    def __init__(self, path: Path, study: Study, plan: ShardPlan, lock: FolderLock) -> None:
+        self.path = path
+        self.study = study
+        self.notices: list[str] = []
+        """Sentences for the user: damaged shards that are computed again, leftovers removed."""
+        self._plan = plan
+        self._lock = lock
+
+    @classmethod
+    def create_or_resume(cls, path: Path, study: Study) -> ResultsFolder:
+        """Open the folder for writing, made where there is none.
+
+        Raises InputError where it holds another study (naming what changed) or other files, where another process is
+        writing, where it cannot be written to, and where the shards still to come would not fit on the disk.
+        """
+        plan = shard_plan(study)
+        _refuse_too_big(path, plan)
+        _make(path)
+        lock = FolderLock(path)
+        try:
+            _refuse_foreign(path)
+            spec_file.settle_spec(path, study.spec())
+            _make(path / SHARDS)
+            if not (path / "study.toml").exists():
+                write_atomically(path / "study.toml", study.resolved().encode())
+        except BaseException:
+            lock.release()
+            raise
+        return cls(path, study, plan, lock)
+
+    def close(self) -> None:
+        """Let the next writer in."""
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def plan(self) -> ShardPlan:
+        """The stored slice and its shards."""
+        return self._plan
+
+    def missing_shards(self) -> list[Shard]:
+        """Shards still to be written, in grid order.
+
+        A final name that opens and carries this study's hash and its own place is done. What a killed writer left is
+        removed; a damaged or foreign shard is reported in `notices` and in the log, and counts as missing.
+        """
+        removed = remove_parts(self.path) + remove_parts(self.path / SHARDS)
+        if removed:
+            self._notice("leftovers_removed", f"{removed} unfinished files of an interrupted run were removed")
+        missing = []
+        for shard in self._plan.shards:
+            path = self.path / SHARDS / shard.name
+            if path.exists():
+                fault = shard_fault(path, self.study, self._plan, shard)
+                if fault is None:
+                    continue
+                self._notice("shard_rejected", f"{path} is computed again: {fault}")
+            missing.append(shard)
+        return missing
+
+    def write_shard(self, shard: Shard, values: Mapping[str, NDArray[Any]], status: NDArray[np.int8]) -> None:
+        """Store one block: every name the study keeps, and the status. Metrics are rounded to 12 bits.
+
+        Arrays broadcast to `shard.shape`; NaN stands for a metric without a source. The final name appears only when
+        the file is whole and on the disk. Raises InputError where the disk is full, ValueError on a wrong block.
+        """
+        image = shard_image(self.study, self._plan, shard, values, status)
+        write_atomically(self.path / SHARDS / shard.name, image)
+
+    def write_view(self) -> None:
+        """Write `view.nc`: the whole slice as one file that points at the shards there are."""
+        write_atomically(self.path / "view.nc", view_image(self.study, self._plan, self.path / SHARDS))
+
+    def write_front(self, table: FrontTable) -> None:
+        """Write `front.nc`."""
+        write_atomically(self.path / "front.nc", front_image(self.study, table))
+
+    def write_summary(self, summary: Summary) -> None:
+        """Write `summary.nc`."""
+        write_atomically(self.path / "summary.nc", summary_image(self.study, summary))
+
+    def log(self, event: str, **facts: object) -> None:
+        """Append one JSON object to `log.jsonl`: the time, the event and its facts."""
+        line = json.dumps(_plain({"time": datetime.now(UTC).isoformat(), "event": event, **facts}), allow_nan=False)
+        path = self.path / "log.jsonl"
+        try:
+            with path.open("ab+") as file:
+                torn = file.tell() > 0 and not _ends_line(path)
+                file.write(b"\n" * torn + line.encode() + b"\n")
+        except OSError as fault:
+            raise refused(path, fault) from fault
+
+    def required_bytes(self) -> int:
+        """Upper bound of the bytes still to be written: the shards whose final name is not there yet."""
+        return _bytes_to_come(self.path, self._plan)
+
+    def _notice(self, event: str, sentence: str) -> None:
+        self.notices.append(sentence)
+        self.log(event, message=sentence)
+
+
+def _bytes_to_come(path: Path, plan: ShardPlan) -> int:
+    return plan.required_bytes(tuple(shard for shard in plan.shards if not (path / SHARDS / shard.name).exists()))
+
+
+def _refuse_too_big(path: Path, plan: ShardPlan) -> None:
+    needed, free = _bytes_to_come(path, plan), free_bytes(path)
+    if needed > free:
+        raise InputError(
+            f"{path} would take up to {needed / 1e9:.3g} GB for {plan.size:,} stored points, and {free / 1e9:.3g} GB "
+            "are free: keep fewer metrics, narrow [sweep.slice], or choose another disk with --out"
+        )
+
+
+def _make(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as fault:
+        raise InputError(f"{path} is a file: choose another folder with --out") from fault
+    except NotADirectoryError as fault:
+        raise InputError(f"{path} lies below a file: choose another folder with --out") from fault
+    except OSError as fault:
+        raise refused(path, fault) from fault
+
+
+def _refuse_foreign(path: Path) -> None:
+    if (path / spec_file.NAME).exists():
+        return
+    others = sorted(entry.name for entry in path.iterdir() if not _is_ours(entry.name))
+    if others:
+        shown = ", ".join(others[:5]) + (" ..." if len(others) > 5 else "")
+        raise InputError(f"{path} holds other files ({shown}) and no results: choose an empty or new folder with --out")
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith((".", "trials.db")) or name in _OURS
+
+
+def _ends_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        return file.read(1) == b"\n"
+
+
+def _plain(value: object) -> object:
+    """The value in types that strict JSON has: a number that is not finite becomes null, what JSON lacks text."""
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int | None) else str(value)

@@ -1,0 +1,164 @@
+"""A study: a design space, what is asked of it, and which results are kept; read from a TOML file."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from kvwall.spaces.axes import Value
+from kvwall.spaces.columns import Catalogue, Columns, load_catalogue
+from kvwall.spaces.errors import InputError, nearest
+from kvwall.spaces.quality import load_quality_curves
+from kvwall.spaces.space import Space
+from kvwall.sweep.objective import Constraint, Objective
+from kvwall.sweep.study_file.decode import decode
+from kvwall.sweep.study_file.read import read_study_file
+from kvwall.sweep.study_file.write import axis_values_written, study_text
+
+SHIPPED = Path(__file__).parent / "studies"
+
+DEFAULT_OBJECTIVES = (
+    Objective("tokens_per_second_per_device", "maximize"),
+    Objective("quality_loss_upper", "minimize"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A checked study. Every name in it is known, every bound is a number in SI."""
+
+    name: str
+    mode: str = "ceiling"
+    space: Space
+    assume: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Chip -> figure -> quantity, for figures that the catalogue has no source for."""
+    task: str = "aggregate"
+    confidence: float = 0.9
+    objectives: tuple[Objective, ...] = DEFAULT_OBJECTIVES
+    """The first one is what `optimize` calls best."""
+    constraints: tuple[Constraint, ...] = ()
+    keep: tuple[str, ...] = tuple(objective.metric for objective in DEFAULT_OBJECTIVES)
+    """Metrics and labels stored for every point of the slice; the status is always stored."""
+    slice: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    """Dimension -> the values stored, in grid order; dimensions not named are stored whole."""
+    trials: int = 2000
+    continuous: bool = False
+    text: str = ""
+    """The file's text."""
+
+    @classmethod
+    def load(cls, path_or_name: str | Path) -> Study:
+        """The study of a TOML file, or of a shipped study's name. Raises InputError with every fault of the file.
+
+        >>> Study.load("paper").space.dims
+        ('hardware', 'batch', 'context', 'key_bits', 'retention')
+        """
+        path = _locate(path_or_name)
+        origin = str(path_or_name)
+        try:
+            raw = path.read_bytes()
+        except (OSError, ValueError) as fault:
+            reason = getattr(fault, "strerror", None) or str(fault)
+            raise InputError(f"{origin}: cannot be read ({reason}): give the path of a study's TOML file") from fault
+        return cls.from_text(decode(raw, origin), origin)
+
+    @classmethod
+    def from_text(cls, text: str, origin: str = "study") -> Study:
+        """The study that a TOML text states; `origin` names it in faults. Raises InputError with every fault."""
+        file = read_study_file(text, origin)
+        objectives = file.objectives or DEFAULT_OBJECTIVES
+        keep = file.keep or tuple(objective.metric for objective in objectives)
+        return cls(**{**vars(file), "objectives": objectives, "keep": keep, "text": text})
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The models, chips and quality curves it names."""
+        return load_catalogue(self.space, self.assume, self.confidence)
+
+    def columns(self) -> Columns:
+        """The space as numeric columns."""
+        return Columns(self.space, self.catalogue)
+
+    def resolved(self) -> str:
+        """The study as TOML with every axis expanded and every default written out; reads back as the same study."""
+        return study_text(self)
+
+    def spec(self) -> dict[str, Any]:
+        """What decides the results, in types that JSON has. Equal specs give equal results."""
+        space = self.space
+        return {
+            "version": _version(),
+            "name": self.name,
+            "mode": self.mode,
+            "axes": axis_values_written(space),
+            "dims": list(space.dims),
+            "ties": dict(space.leader),
+            "assume": {chip: dict(figures) for chip, figures in self.assume.items()},
+            "task": self.task,
+            "confidence": self.confidence,
+            "objectives": [dataclasses.asdict(objective) for objective in self.objectives],
+            "constraints": [dataclasses.asdict(constraint) for constraint in self.constraints],
+            "keep": list(self.keep),
+            "slice": {name: list(values) for name, values in self.slice.items()},
+            "catalogue": self._record_hashes(),
+        }
+
+    @cached_property
+    def spec_hash(self) -> str:
+        """SHA-256 of the canonical JSON of `spec()`, in hexadecimal."""
+        return _sha256(self.spec())
+
+    def _record_hashes(self) -> dict[str, Any]:
+        catalogue = self.catalogue
+        return {
+            "model": self._hash_each("model", [dataclasses.asdict(model) for model in catalogue.models]),
+            "hardware": self._hash_each("hardware", [dataclasses.asdict(chip) for chip in catalogue.hardware]),
+            "quality": _sha256(dataclasses.asdict(load_quality_curves())),
+        }
+
+    def _hash_each(self, axis: str, records: Sequence[object]) -> dict[str, str]:
+        named = zip(self.space.values(axis), records, strict=True)
+        return {str(name): _sha256(record) for name, record in named}
+
+
+def study_names() -> tuple[str, ...]:
+    """Names of the shipped studies.
+
+    >>> study_names()
+    ('memory-wall', 'paper')
+    """
+    return tuple(sorted(path.stem for path in SHIPPED.glob("*.toml")))
+
+
+def _locate(path_or_name: str | Path) -> Path:
+    names = study_names()
+    if path_or_name in names:
+        return SHIPPED / f"{path_or_name}.toml"
+    path = Path(path_or_name)
+    if path.suffix == ".toml" or len(path.parts) > 1 or isinstance(path_or_name, Path):
+        return path
+    if path_or_name and path.is_file():
+        return path
+    raise InputError(
+        f'"{path_or_name}" is no shipped study{nearest(str(path_or_name), names)}: '
+        f"give {', '.join(names)}, or the path of a TOML file"
+    )
+
+
+def _version() -> str:
+    try:
+        return metadata.version("kvwall")
+    except metadata.PackageNotFoundError:  # imported from a checkout that was never installed
+        return "not installed"
+
+
+def _sha256(record: object) -> str:
+    canonical = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()

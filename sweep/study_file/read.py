@@ -1,0 +1,95 @@
+"""From the text of a study file to its checked parts: every fault is found in one pass, each with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kvwall.spaces.axes import AXES, Value
+from kvwall.spaces.errors import nearest
+from kvwall.spaces.space import Space
+from kvwall.sweep.objective import Constraint, Objective
+from kvwall.sweep.study_file.asked import read_constraints, read_objectives
+from kvwall.sweep.study_file.decode import parse
+from kvwall.sweep.study_file.lines import LocatedFaults, find_lines
+from kvwall.sweep.study_file.sections import (
+    OptimizeSection,
+    QualitySection,
+    StudySection,
+    SweepSection,
+    not_repeated,
+    validated,
+)
+from kvwall.sweep.study_file.space import check_assumptions, check_records, check_slice, check_space
+
+SECTIONS = ("study", "space", "assume", "quality", "objectives", "constraints", "sweep", "optimize")
+
+
+@dataclass(frozen=True)
+class StudyFile:
+    """A study file, checked as a whole."""
+
+    name: str
+    mode: str
+    space: Space
+    assume: Mapping[str, Mapping[str, str]]
+    task: str
+    confidence: float
+    objectives: tuple[Objective, ...]
+    """In the order of the file; empty where it has no [objectives]."""
+    constraints: tuple[Constraint, ...]
+    keep: tuple[str, ...]
+    """Without the status, which is always stored; empty where it has none."""
+    slice: Mapping[str, tuple[Value, ...]]
+    trials: int
+    continuous: bool
+
+
+def read_study_file(text: str, origin: str) -> StudyFile:
+    """The checked parts. Raises InputError with every fault; `origin` names the file in them."""
+    table = parse(text, origin)
+    faults = LocatedFaults(find_lines(text), origin)
+    parts = _sections(table, faults)
+    study = validated(StudySection, parts["study"], ("study",), faults)
+    quality = validated(QualitySection, parts["quality"], ("quality",), faults)
+    sweep = validated(SweepSection, parts["sweep"], ("sweep",), faults)
+    optimize = validated(OptimizeSection, parts["optimize"], ("optimize",), faults)
+    space = check_space(parts["space"], faults)
+    if space is not None:
+        check_records(space, faults)
+    assume = check_assumptions(parts["assume"], space, faults)
+    sliced = check_slice(parts["sweep"].get("slice"), space, faults)
+    objectives = read_objectives(parts["objectives"], "objectives" in table, faults)
+    constraints = read_constraints(parts["constraints"], faults)
+    not_repeated(parts["sweep"].get("keep"), ("sweep", "keep"), faults)
+    if faults or space is None:
+        raise faults.error()
+    return StudyFile(
+        name=study.name,
+        mode=study.mode,
+        space=space,
+        assume=assume,
+        task=quality.task,
+        confidence=quality.confidence,
+        objectives=objectives,
+        constraints=constraints,
+        keep=tuple(name for name in sweep.keep if name != "status"),
+        slice=sliced,
+        trials=optimize.trials,
+        continuous=optimize.continuous,
+    )
+
+
+def _sections(table: Mapping[str, Any], faults: LocatedFaults) -> dict[str, dict[str, Any]]:
+    """Every section, empty where the file has none; what is no section is a fault."""
+    parts: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
+    for name, stated in table.items():
+        if name not in SECTIONS:
+            remedy = "write it under [space]" if name in AXES else f"the sections are {', '.join(SECTIONS)}"
+            faults.add((name,), f'"{name}" is no section of a study{nearest(name, SECTIONS)}: {remedy}')
+        elif not isinstance(stated, dict):
+            faults.add((name,), f"{name} = {str(stated)[:60]!r}: it is a section, [{name}] with keys below it")
+        else:
+            parts[name] = stated
+    return parts

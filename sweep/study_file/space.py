@@ -1,0 +1,145 @@
+"""The parts of a study file that depend on its space: axes, the records they name, assumptions and the slice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kvwall.spaces.axes import AXES, Value, axis_named
+from kvwall.spaces.errors import InputError, nearest
+from kvwall.spaces.hardware import load_hardware
+from kvwall.spaces.models.load import load_model
+from kvwall.spaces.space import Space, make_space
+from kvwall.spaces.values import axis_values
+from kvwall.sweep.study_file.lines import LocatedFaults
+
+MOST_DIMENSIONS = 32
+"""A netCDF4 variable has no more."""
+MOST_POINTS = 2**63 - 1
+"""A grid index is a 64-bit integer."""
+
+_STAND_IN: Mapping[str, object] = {"model": "any", "hardware": "any", "context": 1}
+"""Required axes, so that one axis can be checked by itself."""
+
+
+def check_space(stated: Mapping[str, Any], faults: LocatedFaults) -> Space | None:
+    """The space of [space], or None where it has faults."""
+    before = len(faults)
+    for name in stated:
+        for fault in _axis_faults(name, stated):
+            faults.add(("space", name), fault)
+    for fault in _faults_of({name: value for name, value in _STAND_IN.items() if name in stated}):
+        faults.add(("space",), fault)
+    if len(faults) > before:
+        return None
+    space = make_space(stated)
+    if space.size > MOST_POINTS:
+        faults.add(("space",), f"the grid has {space.size:.3g} points, the most is {MOST_POINTS:.3g}: shorten an axis")
+    return space
+
+
+def _axis_faults(name: str, stated: Mapping[str, Any]) -> tuple[str, ...]:
+    """What is wrong with one axis by itself; a tied one is seen with its leader, whose own faults are not its."""
+    what = stated[name]
+    tied = name in AXES and isinstance(what, str) and what in AXES and what != name
+    if not tied:
+        return _faults_of({**_STAND_IN, name: what})
+    leader = {what: stated[what]} if what in stated else {}
+    found = _faults_of({**_STAND_IN, **leader, name: what})
+    return tuple(fault for fault in found if fault.startswith(f"{name} "))
+
+
+def _faults_of(stated: Mapping[str, object]) -> tuple[str, ...]:
+    try:
+        make_space(stated)
+    except InputError as error:
+        return error.faults
+    except OverflowError:
+        return (f"{list(stated)[-1]}: its values exceed what a number holds: shorten the range",)
+    return ()
+
+
+def check_records(space: Space, faults: LocatedFaults) -> None:
+    """Load every model and chip that the space names."""
+    for axis, load in (("model", load_model), ("hardware", load_hardware)):
+        for position, name in enumerate(space.values(axis)):
+            try:
+                load(str(name))
+            except InputError as error:
+                faults.absorb(("space", axis, position), error)
+
+
+def check_assumptions(
+    stated: Mapping[str, Any], space: Space | None, faults: LocatedFaults
+) -> Mapping[str, Mapping[str, str]]:
+    """[assume]: chip -> figure -> quantity, chips of the hardware axis only."""
+    checked: dict[str, dict[str, str]] = {}
+    chips = [str(name) for name in space.values("hardware")] if space else None
+    for chip, figures in stated.items():
+        if not isinstance(figures, dict):
+            faults.add(("assume", chip), f'{chip} = {figures!r}: write "{chip}".figure = "quantity"')
+            continue
+        if chips is not None and chip not in chips:
+            close = nearest(chip, chips)
+            faults.add(("assume", chip), f'"{chip}" is not on the hardware axis{close}: add it there or drop this')
+            continue
+        checked[chip] = {}
+        for figure, quantity in figures.items():
+            if not isinstance(quantity, str):
+                fault = f'{figure} = {quantity!r}: write a quantity in quotes, e.g. "64 GB/s"'
+                faults.add(("assume", chip, figure), fault)
+                continue
+            checked[chip][figure] = quantity
+            _check_assumption(chip, figure, quantity, faults)
+    return {chip: figures for chip, figures in checked.items() if figures}
+
+
+def _check_assumption(chip: str, figure: str, quantity: str, faults: LocatedFaults) -> None:
+    try:
+        load_hardware(chip)
+    except InputError:
+        return  # reported where the hardware axis names it
+    try:
+        load_hardware(chip, {figure: quantity})
+    except InputError as error:
+        faults.absorb(("assume", chip, figure), error)
+
+
+def check_slice(stated: object, space: Space | None, faults: LocatedFaults) -> Mapping[str, tuple[Value, ...]]:
+    """[sweep.slice]: dimension -> the values stored, each on the grid, in grid order; none unless it is a table."""
+    checked = {}
+    for name, what in stated.items() if isinstance(stated, dict) else ():
+        path = ("sweep", "slice", name)
+        try:
+            values = axis_values(axis_named(name), what).values
+        except InputError as error:
+            faults.absorb(path, error)
+            continue
+        if space is None:
+            continue
+        fault = _slice_fault(name, values, space)
+        if fault:
+            faults.add(path, fault)
+            continue
+        checked[name] = tuple(value for value in space.values(name) if value in values)
+    if space is not None:
+        stored = [dim for dim in space.dims if len(checked.get(dim, space.values(dim))) > 1]
+        if len(stored) > MOST_DIMENSIONS:
+            fault = (
+                f"{len(stored)} axes are stored with several values, the most is {MOST_DIMENSIONS}: fix or slice some"
+            )
+            faults.add(("space",), fault)
+    return checked
+
+
+def _slice_fault(name: str, values: Sequence[Value], space: Space) -> str:
+    if name in space.leader:
+        return f"{name} moves with {space.leader[name]}: slice that axis"
+    if name not in space.dims:
+        return f"{name} holds one value on this grid, so nothing can be left out: drop it from the slice"
+    missing = [value for value in values if value not in space.values(name)]
+    if not missing:
+        return ""
+    grid = space.values(name)
+    shown = ", ".join(f"{value}" for value in grid[:8]) + (f" ... {grid[-1]}" if len(grid) > 8 else "")
+    return f"{name} = {', '.join(map(str, missing[:5]))} is not on the grid: it holds {shown}"

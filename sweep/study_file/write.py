@@ -1,0 +1,81 @@
+"""A study written back as TOML, every axis expanded: the `study.toml` of a results folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kvwall.spaces.axes import Value
+from kvwall.spaces.space import Space
+from kvwall.sweep.objective import Constraint
+
+if TYPE_CHECKING:
+    from kvwall.sweep.study import Study
+
+
+def study_text(study: Study) -> str:
+    """The study as TOML; reads back as an equal study."""
+    sections = [
+        _section("study", [("name", study.name), ("mode", study.mode)]),
+        _lines("space", _axes(study.space)),
+        *[_section(f"assume.{_toml(chip)}", list(figures.items())) for chip, figures in study.assume.items()],
+        _section("quality", [("task", study.task), ("confidence", study.confidence)]),
+        _lines("objectives", _objectives(study)),
+        _lines("constraints", [_constraint(constraint) for constraint in study.constraints]),
+        _section("sweep", [("keep", study.keep)]),
+        _section("sweep.slice", list(study.slice.items())),
+        _section("optimize", [("trials", study.trials), ("continuous", study.continuous)]),
+    ]
+    return "\n".join(section for section in sections if section)
+
+
+def axis_values_written(space: Space) -> dict[str, list[Value]]:
+    """Every axis's values in one spelling, whether it was stated or neutral: reals are floats."""
+    return {
+        entry.axis.name: [
+            float(value) if entry.axis.kind == "real" and not isinstance(value, str) else value
+            for value in entry.values
+        ]
+        for entry in space.axes
+    }
+
+
+def _axes(space: Space) -> list[str]:
+    written = axis_values_written(space)
+    stated = {
+        name: space.leader.get(name, values if len(values) > 1 else values[0]) for name, values in written.items()
+    }
+    return [f"{name} = {_toml(what)}" for name, what in stated.items()]
+
+
+def _objectives(study: Study) -> list[str]:
+    """Both senses as lists, the sense of the first objective first: that order says which is the first."""
+    senses = dict.fromkeys(objective.sense for objective in study.objectives)
+    return [f"{sense} = {_toml([o.metric for o in study.objectives if o.sense == sense])}" for sense in senses]
+
+
+def _constraint(constraint: Constraint) -> str:
+    bounds = (("min", constraint.low), ("max", constraint.high))
+    stated = ", ".join(f"{side} = {_toml(bound)}" for side, bound in bounds if bound is not None)
+    return f"{constraint.metric} = {{ {stated} }}"
+
+
+def _section(name: str, pairs: Sequence[tuple[str, Value | Sequence[Value]]]) -> str:
+    return _lines(name, [f"{key} = {_toml(value)}" for key, value in pairs])
+
+
+def _lines(name: str, lines: Sequence[str]) -> str:
+    return f"[{name}]\n" + "".join(f"{line}\n" for line in lines) if lines else ""
+
+
+def _toml(value: Value | Sequence[Value]) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case str():  # a JSON string is a TOML string, but for one control character
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case _:
+            return f"[{', '.join(_toml(entry) for entry in value)}]"

@@ -1,0 +1,77 @@
+"""Marginals of a sweep, gathered row by row: extremes and shares along each dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kvwall.objectives.register import LABELS
+from kvwall.sweep.kernel import COUNTED_LABELS, LARGE, RowStatistics
+from kvwall.sweep.layout import Layout
+
+_Array = np.ndarray[Any, Any]
+
+
+class Tally:
+    """Adds up row statistics of one layout along some of its row dimensions. Order does not matter."""
+
+    def __init__(self, layout: Layout, dims: Sequence[str], metrics: Sequence[str]) -> None:
+        self._layout = layout
+        self._metrics = tuple(metrics)
+        lengths = dict(zip(dims, layout.lengths(dims), strict=True))
+        categories = sum(len(LABELS[name].meanings) - 1 for name in COUNTED_LABELS)
+        self.low = {dim: np.full((n, len(metrics)), LARGE, np.float32) for dim, n in lengths.items()}
+        self.high = {dim: np.full((n, len(metrics)), -LARGE, np.float32) for dim, n in lengths.items()}
+        self.counts = {dim: np.zeros((n, categories), np.int64) for dim, n in lengths.items()}
+        self.totals = np.zeros(categories, np.int64)
+        self.admissible = 0
+        self.rejected: _Array = np.zeros(0, np.int64)
+
+    def add(self, first_row: int, found: RowStatistics) -> None:
+        """Take in consecutive rows."""
+        rows = np.arange(first_row, first_row + len(found.low))
+        self.totals += found.counts.sum(axis=0, dtype=np.int64)
+        self.admissible += int(found.admissible.sum(dtype=np.int64))
+        rejected = found.rejected.sum(axis=0, dtype=np.int64)
+        self.rejected = rejected + self.rejected if len(self.rejected) else rejected
+        positions = self._layout.row_positions(rows)
+        for dim in self.low:
+            order = np.argsort(positions[dim], kind="stable")
+            there, starts = np.unique(positions[dim][order], return_index=True)
+            self.low[dim][there] = np.minimum(self.low[dim][there], np.minimum.reduceat(found.low[order], starts))
+            self.high[dim][there] = np.maximum(self.high[dim][there], np.maximum.reduceat(found.high[order], starts))
+            self.counts[dim][there] += np.add.reduceat(found.counts[order].astype(np.int64), starts)
+
+    def extremes(self, depends: Mapping[str, frozenset[str]]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(lowest, highest): dimension -> metric -> values along it, NaN where no feasible point has any."""
+        low: dict[str, Any] = {}
+        high: dict[str, Any] = {}
+        for dim in self.low:
+            kept = [(place, name) for place, name in enumerate(self._metrics) if dim in depends[name]]
+            none = self.low[dim] > self.high[dim]
+            low[dim] = {name: np.where(none[:, k], np.nan, self.low[dim][:, k]) for k, name in kept}
+            high[dim] = {name: np.where(none[:, k], np.nan, self.high[dim][:, k]) for k, name in kept}
+        return low, high
+
+    def shares(self) -> dict[str, dict[str, _Array]]:
+        """Dimension -> label -> points of each category at each of its values."""
+        return {
+            dim: _by_label(self.counts[dim], self._layout.space.size // len(self.counts[dim])) for dim in self.counts
+        }
+
+    def label_totals(self) -> dict[str, _Array]:
+        """Label -> points of each category."""
+        return {name: found[0] for name, found in _by_label(self.totals[None], self._layout.space.size).items()}
+
+
+def _by_label(counts: _Array, points: int) -> dict[str, _Array]:
+    """Split counts (n, categories but each first) by label; the first category is what is left of `points`."""
+    found, start = {}, 0
+    for name in COUNTED_LABELS:
+        end = start + len(LABELS[name].meanings) - 1
+        others = counts[:, start:end]
+        found[name] = np.concatenate([points - others.sum(axis=1, keepdims=True), others], axis=1)
+        start = end
+    return found

@@ -1,0 +1,227 @@
+"""A thousand random designs over the catalogue: the laws against an independent account in plain Python."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+import pytest
+
+from kvwall.objectives.register import LABELS, Evaluation, evaluate
+from kvwall.spaces.axes import NATIVE, Value
+from kvwall.spaces.columns import Columns, load_catalogue
+from kvwall.spaces.hardware import Figure, Hardware
+from kvwall.spaces.models.layers import Model
+from kvwall.spaces.space import make_space
+from tests.conftest import POINTS, Designs
+from tests.oracle import IGNORED, MATRICES, NEUTRAL, Step, oracle
+
+Answer = Mapping[str, float | str | None]
+
+SEARCHED = ("max_batch", "max_context")
+METRICS = (
+    "tokens_per_second", "tokens_per_second_per_device", "tokens_per_second_per_user", "time_per_output_token",
+    "weight_bytes_read", "kv_bytes_read", "kv_bytes_stored", "kv_bytes_reserved", "arithmetic_intensity", "ridge_point",
+    "energy_per_token", "cost_per_million_tokens", "crossover_context_bytes",
+)  # fmt: skip
+FLOAT64, FLOAT32 = 1e-14, 1e-6
+"""Largest relative errors: rounding of some tens of operations, about ten times the last place."""
+
+
+def model_of(model: Model) -> dict[str, float]:
+    """A catalogue model in the oracle's words."""
+    (group,) = model.groups
+    shape = {name: getattr(group, name) for name in ("query_heads", "kv_heads", "key_dim", "value_dim")}
+    sizes = {name: getattr(model, name) for name in ("hidden", "intermediate", "vocab", "layers", "reduces_per_layer")}
+    classes = (*MATRICES, "embedding")
+    counts = {name: getattr(model, name) for name in (*classes, "vectors")}
+    bits = {f"{name}_bits": getattr(model, f"{name}_bits") for name in classes} | {"vectors_bits": model.vector_bits}
+    # The catalogue's `embedding` leaves out what is also the head, so nothing of it is to be taken off again.
+    tables = {"embedding_rows": model.embedding_row, "tied_embeddings": False}
+    return {name: float(number) for name, number in (shape | sizes | counts | bits | tables).items()}
+
+
+def hardware_of(chip: Hardware, price_basis: Value) -> dict[str, float | None]:
+    """A catalogue chip in the oracle's words."""
+    names = ("memory_capacity", "memory_bandwidth", "bf16_flops", "fp8_flops", "int8_ops", "fp4_flops",
+             "scale_up_bandwidth", "scale_up_domain", "host_link_bandwidth", "memory_energy", "link_energy",
+             "flop_energy")  # fmt: skip
+    price: Figure | None = getattr(chip, f"{price_basis}_price")
+    life = 4 * 365.25 * 24 * 3600 if price_basis == "list" else 3600
+    figures = {name: getattr(chip, name) for name in names}
+    found = {name: None if figure is None else float(figure.value) for name, figure in figures.items()}
+    return found | {"price": None if price is None else price.value / life}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One design as the oracle sees it, and its answer."""
+
+    step: Step
+    answer: Answer
+
+
+def case(designs: Designs, index: int) -> Case:
+    """The oracle's account of one design."""
+    axes = designs.axes(index)
+    model = next(one for one in designs.catalogue.models if one.name == axes["model"])
+    chip = next(one for one in designs.catalogue.hardware if one.name == axes["hardware"])
+    axes["weight_bits"] = None if axes["weight_bits"] == NATIVE else axes["weight_bits"]
+    known = {name: value for name, value in axes.items() if name not in IGNORED}
+    words = model_of(model), hardware_of(chip, axes["price_basis"])
+    answer = oracle(*words, known)
+    if answer["time_per_output_token"] is None:  # a step the chip has no figures for states no energy either
+        answer = {**answer, "energy_per_token": None}
+    return Case(Step(*words, NEUTRAL | known), answer)
+
+
+@pytest.fixture(scope="module")
+def designs(random_designs: Designs) -> Designs:
+    """The random designs, those apart where a scale's share of the stored bits would pick the oracle's format.
+
+    The oracle has one number of bits per class; the package multiplies by payload bits: see the last test.
+    """
+    positions = dict(random_designs.positions)
+    fractional = [one.name for one in random_designs.catalogue.models if one.ffn_bits != one.ffn_payload_bits]
+    for index in range(POINTS):
+        axes = random_designs.axes(index)
+        if axes["model"] in fractional and axes["weight_bits"] == NATIVE:
+            positions["activation_bits"][index] = 0
+    return Designs(random_designs.space, random_designs.catalogue, positions)
+
+
+@pytest.fixture(scope="module")
+def cases(designs: Designs) -> list[Case]:
+    """The oracle's account of all of them."""
+    return [case(designs, index) for index in range(POINTS)]
+
+
+def evaluated(designs: Designs, *, wide: bool) -> Evaluation:
+    """The laws' account, at 64 or 32 bits."""
+    with jax.enable_x64(wide):
+        found = jax.jit(lambda design: evaluate(design, "aggregate"))(designs.design())
+        assert found.metrics["time_per_output_token"].dtype == (np.float64 if wide else np.float32)
+        return jax.tree.map(np.asarray, found)
+
+
+@pytest.fixture(scope="module", params=[FLOAT64, FLOAT32], ids=["float64", "float32"])
+def bound(request: pytest.FixtureRequest) -> float:
+    """The relative error allowed."""
+    return float(request.param)
+
+
+@pytest.fixture(scope="module")
+def laws(designs: Designs, bound: float) -> Evaluation:
+    """What the laws say, in the precision under test."""
+    return evaluated(designs, wide=bound == FLOAT64)
+
+
+def column(cases: list[Case], name: str) -> np.ndarray:
+    """The oracle's values of one metric; NaN where unknown."""
+    found = [one.answer[name] for one in cases]
+    return np.array([math.nan if number is None else number for number in found], dtype=np.float64)
+
+
+@pytest.mark.parametrize("name", [*METRICS, *SEARCHED, "memory_margin", "regime_distance"])
+def test_unknown_where_the_oracle_says_so(laws: Evaluation, cases: list[Case], name: str) -> None:
+    known = np.broadcast_to(laws.sourced[name], POINTS)
+    assert np.array_equal(known, ~np.isnan(column(cases, name)))
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_metric(laws: Evaluation, cases: list[Case], bound: float, name: str) -> None:
+    expected = column(cases, name)
+    known = ~np.isnan(expected)
+    assert known.sum() > POINTS / 20
+    np.testing.assert_allclose(laws.metrics[name][known], expected[known], rtol=bound)
+
+
+def test_margin_to_a_share_of_the_capacity(laws: Evaluation, cases: list[Case], bound: float) -> None:
+    capacity = np.array([one.step.hardware["memory_capacity"] for one in cases])
+    expected = column(cases, "memory_margin")
+    # What is subtracted can be many times the capacity; its rounding is not the margin's fault.
+    scale = np.maximum(capacity, np.abs(expected))
+    assert np.max(np.abs(laws.metrics["memory_margin"] - expected) / scale) < bound
+
+
+def test_regime_distance(laws: Evaluation, cases: list[Case], bound: float) -> None:
+    expected = column(cases, "regime_distance")
+    known = ~np.isnan(expected)
+    np.testing.assert_allclose(laws.metrics["regime_distance"][known], expected[known], atol=bound)
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_largest_that_fits(laws: Evaluation, cases: list[Case], bound: float, name: str) -> None:
+    """The same whole number; in float32 one next to which the oracle's margin passes 0, but for rounding."""
+    differ = 0
+    for one, found, expected in zip(cases, laws.metrics[name].tolist(), column(cases, name).tolist(), strict=True):
+        if found == expected:
+            continue
+        differ += 1
+        step = one.step
+        context, batch = step.axis("context"), step.axis("batch")
+        used = [
+            step.margin(context, count) if name == "max_batch" else step.margin(count, batch)
+            for count in (found, found + 1)
+        ]
+        capacity = step.hardware["memory_capacity"]
+        assert capacity is not None
+        assert used[0] >= -bound * capacity, (found, expected)
+        assert used[1] < bound * capacity, (found, expected)
+    assert differ <= (POINTS / 4 if bound == FLOAT32 else 0)
+
+
+def test_labels(laws: Evaluation, cases: list[Case], bound: float) -> None:
+    """Equal, but where two quantities are equal within rounding."""
+    for name, label in LABELS.items():
+        for index, one in enumerate(cases):
+            expected, code = one.answer[name], int(laws.labels[name][index])
+            if expected is not None and label.meanings[code] != expected:
+                assert at_boundary(one, 4 * bound), (name, index, label.meanings[code], expected)
+
+
+def at_boundary(one: Case, bound: float) -> bool:
+    """Whether a label of this design hangs on a difference within rounding."""
+    step, margin, distance = one.step, one.answer["memory_margin"], one.answer["regime_distance"]
+    capacity = step.hardware["memory_capacity"]
+    assert isinstance(margin, float)
+    assert capacity is not None
+    in_hbm = (1 - step.axis("placement_host")) * step.kv_read + step.kv_written
+    pairs = [(step.kv_read, step.weights_read), (in_hbm, step.weights_read), (margin + capacity, capacity)]
+    near = isinstance(distance, float) and distance < bound
+    return near or any(math.isclose(*pair, rel_tol=bound) for pair in pairs)
+
+
+def test_the_designs_meet_every_label(cases: list[Case]) -> None:
+    met = {name: {one.answer[name] for one in cases} for name in LABELS}
+    assert met["status"] == {"ok", "memory", "layout", "unsourced_input"}
+    assert met["phase"] == {"weight", "kv", "capacity"}
+    assert met["bound_by"] == {"hbm", "compute", "scale_up", "tier_link", None}
+    assert met["regime"] == {"weight", "kv", "compute", "scale_up", "tier_link", None}
+
+
+def test_the_comparison_can_fail(designs: Designs, cases: list[Case]) -> None:
+    """The oracle fed another hardware's memory bandwidth is told apart by the tightest and the widest bound."""
+    one = next(case for case in cases if case.answer["bound_by"] == "hbm")
+    hardware = dict(one.step.hardware)
+    hardware["memory_bandwidth"] = (hardware["memory_bandwidth"] or 0.0) * (1 + 4 * FLOAT32)
+    wrong = oracle(one.step.model, hardware, one.step.axes)
+    name, index = "time_per_output_token", cases.index(one)
+    found = evaluated(designs, wide=False).metrics[name][index]
+    np.testing.assert_allclose(found, one.answer[name], rtol=FLOAT32)
+    with pytest.raises(AssertionError):
+        np.testing.assert_allclose(found, wrong[name], rtol=FLOAT32)
+
+
+def test_the_payload_picks_the_format_not_the_scales() -> None:
+    """Stored bits of a block-scaled FP8 checkpoint are above 8; its arithmetic is FP8 all the same."""
+    space = make_space({"model": "Qwen/Qwen3-32B-FP8", "hardware": "h100-sxm", "context": 1000, "activation_bits": 8})
+    catalogue = load_catalogue(space)
+    (model,), (chip,) = catalogue.models, catalogue.hardware
+    assert model.ffn_bits > 8
+    assert chip.fp8_flops is not None
+    found = evaluate(Columns(space, catalogue).design({}), "aggregate").metrics["ridge_point"]
+    np.testing.assert_allclose(found, chip.fp8_flops.value / chip.memory_bandwidth.value, rtol=FLOAT32)
