@@ -11,6 +11,9 @@ from kvwall.spaces.quality import EVICTORS, QUANTIZERS
 
 Value: TypeAlias = float | int | str | bool
 
+_LARGEST = 1e300
+"""Above this a whole number of Python may not have a float."""
+
 NATIVE = "native"
 """The one word `weight_bits` takes: the checkpoint's own format per tensor class."""
 
@@ -62,7 +65,7 @@ class Axis:
     def _check_number(self, value: object) -> float | int:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InputError(f"{self.name} = {value!r} is not a number: {self.allowed}")
-        number = float(value)
+        number = float(value) if abs(value) <= _LARGEST else math.inf
         below = number <= self.low if self.low_excluded else number < self.low
         if not math.isfinite(number) or below or number > self.high:
             raise InputError(f"{self.name} = {value!r} is out of range: {self.allowed}")
@@ -133,5 +136,5 @@ def axis_named(name: str) -> Axis:
     if name in AXES:
         return AXES[name]
     if name in NOT_BUILT:
-        raise InputError(f'axis "{name}" is not supported yet: leave it out (every other axis is in `kvwall catalog axes`)')
+        raise InputError(f'axis "{name}" is not supported yet: leave it out; `kvwall catalog axes` lists the others')
     raise InputError(f'axis "{name}" is unknown{nearest(name, AXES)}: `kvwall catalog axes` lists them')

@@ -18,7 +18,6 @@ from kvwall.spaces.units import (
     BytesPerSecond,
     Count,
     Flag,
-    FlopPerSecond,
     Ratio,
     Real,
     Tokens,

@@ -311,7 +311,7 @@ def _count(field: str, written: Any) -> float:
 def _quantity(field: str, written: Any) -> float:
     unit = FIGURES[field].unit
     parts = _NUMBER_AND_UNIT.fullmatch(written) if isinstance(written, str) else None
-    # pint takes a bit for a pure number, so "3.35e12 Hz" would pass for bytes/s: the form must match as well
+
     if parts and parts[2].count("/") == unit.count("/"):
         try:
             return parse_quantity(f"{float(parts[1])!r} {parts[2]}", unit)

@@ -40,16 +40,16 @@ def axis_values(axis: Axis, stated: object) -> AxisValues:
     if not listed:
         raise InputError(f"{axis.name} = []: an axis needs at least one value, or leave it out to keep it neutral")
     faults = Faults()
-    values: list[Value] = []
+    values: dict[Value, None] = {}
     for entry in listed:
         try:
             value = axis.check(entry)
         except InputError as error:
             faults.absorb(error)
             continue
-        if any(value == seen and isinstance(value, str) == isinstance(seen, str) for seen in values):
+        if value in values:
             faults.add(f"{axis.name} holds {entry!r} twice: every value of an axis must be unique")
-        values.append(value)
+        values[value] = None
     faults.raise_if_any()
     return AxisValues(axis, tuple(values))
 
@@ -85,10 +85,10 @@ def _spaced(axis: Axis, form: str, first: float, last: float, count: float) -> l
 def _range(axis: Axis, first: float, last: float, step: float) -> list[float]:
     if step == 0 or (last - first) / step < 0:
         raise InputError(f"{axis.name}: range from {first:g} to {last:g} never arrives with step {step:g}")
-    count = math.floor((last - first) / step + 1e-9) + 1
-    if count > _MOST_VALUES:
-        raise InputError(f"{axis.name}: range makes {count} values; the most is {_MOST_VALUES}")
-    return [first + step * i for i in range(count)]
+    steps = (last - first) / step
+    if steps >= _MOST_VALUES:
+        raise InputError(f"{axis.name}: range makes {steps + 1:.3g} values; the most is {_MOST_VALUES}")
+    return [first + step * i for i in range(math.floor(steps + 1e-9) + 1)]
 
 
 def _settled(axis: Axis, numbers: list[float]) -> AxisValues:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from kvwall.spaces.errors import InputError, nearest
 _WRONG_INPUT: Final = 2
 _INTERRUPTED: Final = 130
 _UNREAD: Final = 141
+_SUMMARY: Final = "Where the memory wall stands for LLM serving, and which deployment clears it."
 # Newer releases of typer carry click inside them, older ones use the click installed: either way this is its base.
 _USAGE_ERRORS: Final[tuple[Any, ...]] = tuple(e for e in typer.BadParameter.__mro__ if e.__name__ == "ClickException")
 
@@ -37,19 +39,23 @@ class Entry:
 COMMANDS: Final[Mapping[str, Entry]] = {
     "evaluate": Entry("kvwall.sweep.commands.evaluate", "Every metric of one design.", collects_unknown=True),
     "crossover": Entry(
-        "kvwall.sweep.commands.crossover", "The context at which KV traffic passes weight traffic.", collects_unknown=True
+        "kvwall.sweep.commands.crossover",
+        "The context at which KV traffic passes weights.",
+        collects_unknown=True,
     ),
     "sweep": Entry("kvwall.sweep.commands.sweep", "Evaluate a study's whole grid; a second call resumes."),
     "pareto": Entry("kvwall.sweep.commands.pareto", "The exact front of a finished sweep."),
     "optimize": Entry("kvwall.sweep.commands.optimize", "Search a study for its best design."),
     "report": Entry("kvwall.sweep.commands.report", "One self-contained HTML page of a finished sweep."),
     "export": Entry("kvwall.sweep.commands.export", "A finished sweep as a table or array file."),
-    "catalog": Entry("kvwall.sweep.commands.catalog", "What the catalogue holds: hardware, models, studies, axes, metrics."),
+    "catalog": Entry("kvwall.sweep.commands.catalog", "Hardware, models, studies, axes and metrics."),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code: 0, 2 wrong input, 3 nothing admissible, 130 interrupted."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a path that the terminal cannot show is no reason to fail
     code = run(sys.argv[1:] if arguments is None else list(arguments))
     try:
         sys.stdout.flush()
@@ -63,9 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """The exit code of a command line; faults go to stderr, one sentence a line."""
+    arguments = [_dashed(word) for word in arguments] or ["--help"]
     try:
         program = typer.main.get_command(application(arguments))
-        code = program.main(args=list(arguments), prog_name="kvwall", standalone_mode=False)
+        code = program.main(args=arguments, prog_name="kvwall", standalone_mode=False)
     except InputError as error:
         _complain(error.faults)
         return error.exit_code
@@ -87,18 +94,17 @@ def application(arguments: Sequence[str]) -> typer.Typer:
         raise InputError(f'"{asked}" is no command{nearest(asked, built())}: `kvwall --help` lists them')
     program = typer.Typer(
         add_completion=False,
-        no_args_is_help=True,
         pretty_exceptions_enable=False,
+        rich_markup_mode="rich" if sys.stdout.isatty() else None,  # else its frames are not ASCII
         context_settings={"help_option_names": ["--help", "-h"]},
-        help="Where the memory wall stands for LLM serving, and which deployment clears it.",
     )
-    program.callback()(_version_option)
+    program.callback(help=_SUMMARY)(_options)
     for name in built():
         entry = COMMANDS[name]
         collects = {"allow_extra_args": True, "ignore_unknown_options": True} if entry.collects_unknown else {}
         command = importlib.import_module(entry.module).command if name == asked else _listed
-        described = {} if name == asked else {"help": entry.summary}
-        program.command(name, context_settings=collects, **described)(command)
+        summary = None if name == asked else entry.summary
+        program.command(name, help=summary, context_settings=collects)(command)
     return program
 
 
@@ -107,18 +113,30 @@ def built() -> tuple[str, ...]:
     return tuple(name for name, entry in COMMANDS.items() if importlib.util.find_spec(entry.module) is not None)
 
 
-def _version_option(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
-) -> None:
-    if version:
-        from importlib.metadata import PackageNotFoundError
-        from importlib.metadata import version as installed
+def _dashed(word: str) -> str:
+    """An option spelled with underscores, as axes are elsewhere, in the command line's spelling."""
+    option, equals, value = word.partition("=")
+    return option.replace("_", "-") + equals + value if word.startswith("--") else word
 
-        try:
-            typer.echo(installed("kvwall"))
-        except PackageNotFoundError:
-            typer.echo("not installed: run from its source folder")
-        raise typer.Exit
+
+def _version(asked: bool) -> None:
+    if not asked:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        typer.echo(version("kvwall"))
+    except PackageNotFoundError:
+        typer.echo("not installed: run from its source folder")
+    raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """The options that stand before a command."""
 
 
 def _listed() -> None:

@@ -70,9 +70,7 @@ def crossover(*, mode: str = "ceiling", **axes: object) -> tuple[CrossoverRow, .
         found, laid_out = (np.broadcast_to(np.asarray(each), space.shape).ravel() for each in (tokens, possible))
     shown = [name for name in space_order(space) if name in axes or name in _ALWAYS_SHOWN]
     models = {str(name): load_model(str(name)) for name in space.values("model")}
-    return tuple(
-        _row(space.point(i), shown, models, float(found[i]), bool(laid_out[i])) for i in range(space.size)
-    )
+    return tuple(_row(space.point(i), shown, models, float(found[i]), bool(laid_out[i])) for i in range(space.size))
 
 
 def space_order(space: Space) -> list[str]:

@@ -105,7 +105,7 @@ class Explanation:
             written.append(f"  [{sources.index(each.source) + 1}] {each.symbol} = {digits(each.value)}: {each.meaning}")
         written += ["", "Sources"]
         written += [f"  [{number}] {source}" for number, source in enumerate(sources, start=1)]
-        return [*written, "", *(f"Not computed: {note}" for note in self.notes)]
+        return [*written, "", *(f"Note: {note}" for note in self.notes)]
 
 
 def digits(value: float) -> str:

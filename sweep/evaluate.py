@@ -17,6 +17,8 @@ from kvwall.sweep.single import SingleDesign, single_design
 NO_ASSUMPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 _UNITS_OF_NOT_BUILT: Final[Mapping[str, str]] = {"time_to_first_token": "s", "kv_pool_bytes": "byte"}
 _COUNT: Final = "1"
+_STEP: Final = "time_per_output_token"
+_OF_THE_STEP: Final = ("regime", "bound_by")
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class DesignReport:
     mode: str
     metrics: Mapping[str, float | None]
     units: Mapping[str, str]
-    labels: Mapping[str, str]
+    labels: Mapping[str, str | None]
+    """Status, phase, regime, bound_by; the last two are null, with a reason, where the step's time is."""
     evidence: Mapping[str, str]
     flags: tuple[str, ...]
     reasons: Mapping[str, str]
@@ -37,9 +40,14 @@ class DesignReport:
     """Status and phase in words."""
 
     @property
+    def status(self) -> str:
+        """The status label, which is never null."""
+        return str(self.labels["status"])
+
+    @property
     def feasible(self) -> bool:
         """Whether the design can be deployed: status ok."""
-        return self.labels["status"] == "ok"
+        return self.status == "ok"
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain JSON types, without NaN and infinity."""
@@ -96,6 +104,12 @@ def report_of(single: SingleDesign) -> DesignReport:
         metrics[name] = value if known else None
         if not known:
             reasons[name] = null_reason(single, name, value)
+    labels: dict[str, str | None] = {
+        name: label.meanings[int(single.evaluation.labels[name])] for name, label in LABELS.items()
+    }
+    if metrics[_STEP] is None:  # which resource binds is unknown while one of them has no figure
+        labels |= dict.fromkeys(_OF_THE_STEP)
+        reasons |= dict.fromkeys(_OF_THE_STEP, reasons[_STEP])
     absent = {name: _UNITS_OF_NOT_BUILT.get(name, _COUNT) for name in NOT_BUILT}
     return DesignReport(
         inputs=single.inputs,
@@ -104,7 +118,7 @@ def report_of(single: SingleDesign) -> DesignReport:
         mode="ceiling",
         metrics=metrics | dict.fromkeys(NOT_BUILT),
         units={name: metric.unit for name, metric in register.items()} | absent,
-        labels={name: label.meanings[int(single.evaluation.labels[name])] for name, label in LABELS.items()},
+        labels=labels,
         evidence={name: metric.evidence for name, metric in register.items()},
         flags=flags_of(single),
         reasons=reasons,

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from kvwall.objectives import kv, quality
 from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
+from kvwall.spaces.units import Real
 from kvwall.sweep.equation import Sheet
 from kvwall.sweep.single import SingleDesign
 
@@ -34,6 +35,11 @@ def _section(task: str) -> str:
     return f"Quality, task {task}"
 
 
+def _row(tasks: Real, row: int) -> float:
+    """One task's number."""
+    return float(jnp.asarray(tasks)[row])
+
+
 def _source(what: str, evidence: Evidence) -> str:
     borrowed = f", borrowed from {evidence.borrowed_from}" if evidence.borrowed_from else ""
     curves = load_quality_curves()
@@ -47,13 +53,13 @@ def _kv(sheet: Sheet, single: SingleDesign, row: int) -> str | None:
     task, name, curve = TASKS[row], str(single.inputs["quantizer"]), single.design.quality.quantizer
     source = _source(f"quantizer {name}", load_quality_curves().quantizer[name][task].evidence)
     for field in ("key_scale", "value_scale", "slope", "floor", "spread"):
-        sheet.given(f"{field}_{task}", getattr(curve, field)[row], f"{field} of the KV curve", source)
+        sheet.given(f"{field}_{task}", _row(getattr(curve, field), row), f"{field} of the KV curve", source)
+    shared = {"slope": f"slope_{task}", "floor": f"floor_{task}/2"}
     key, value = (
-        _BIT_HAZARD.format(scale=f"{kind}_scale_{task}", slope=f"slope_{task}", floor=f"floor_{task}/2", bits=f"{kind}_bits")
-        for kind in ("key", "value")
+        _BIT_HAZARD.format(scale=f"{kind}_scale_{task}", bits=f"{kind}_bits", **shared) for kind in ("key", "value")
     )
     form = single.design.kv_format
-    result = quality.quantization_hazard(form.key_bits, form.value_bits, curve)[row]
+    result = _row(quality.quantization_hazard(form.key_bits, form.value_bits, curve), row)
     sheet.add(_section(task), f"hazard_KV_{task}", f"{key} + {value}", result, "")
     return f"hazard_KV_{task}*spread_{task}"
 
@@ -66,12 +72,12 @@ def _eviction(sheet: Sheet, single: SingleDesign, row: int) -> str | None:
     seen = "visible" if single.inputs["question_visible"] else "hidden"
     source = _source(f"evictor {name}, question {seen}", load_quality_curves().evictor[name][seen][task].evidence)
     for field in ("exponent", "log_half", "ceiling", "spread"):
-        sheet.given(f"evict_{field}_{task}", getattr(curve, field)[row], f"{field} of the eviction curve", source)
-    overload = jnp.exp(curve.exponent[row] * (jnp.log((1 - kept) / kept) - curve.log_half[row]))
+        sheet.given(f"evict_{field}_{task}", _row(getattr(curve, field), row), f"{field} of the eviction curve", source)
+    overload = jnp.exp(curve.exponent * (jnp.log((1 - kept) / kept) - curve.log_half))
     formula = f"exp(evict_exponent_{task}*(ln((C - kept)/kept) - evict_log_half_{task}))"
-    sheet.add(_section(task), f"overload_{task}", formula, overload, "")
+    sheet.add(_section(task), f"overload_{task}", formula, _row(overload, row), "")
     formula = f"ln(1 + overload_{task}) - ln(1 + (1 - evict_ceiling_{task})*overload_{task})"
-    result = quality.eviction_hazard(kept, curve)[row]
+    result = _row(quality.eviction_hazard(kept, curve), row)
     sheet.add(_section(task), f"hazard_evict_{task}", formula, result, "")
     return f"hazard_evict_{task}*evict_spread_{task}"
 
@@ -83,12 +89,12 @@ def _weight(sheet: Sheet, single: SingleDesign, row: int) -> str | None:
     task, curve = TASKS[row], single.design.quality.weight
     source = _source("weight bits", load_quality_curves().weight[task].evidence)
     for field in ("scale", "slope", "floor", "spread"):
-        sheet.given(f"weight_{field}_{task}", getattr(curve, field)[row], f"{field} of the weight curve", source)
+        sheet.given(f"weight_{field}_{task}", _row(getattr(curve, field), row), f"{field} of the weight curve", source)
     user = "axis weight_bits, user"
     sheet.given("weight_bits", bits, "weight_bits", user)
     parts = {name: f"weight_{name}_{task}" for name in ("scale", "slope", "floor")}
     formula = _BIT_HAZARD.format(**parts, bits="weight_bits")
-    result = quality.weight_hazard(bits, curve)[row]
+    result = _row(quality.weight_hazard(bits, curve), row)
     sheet.add(_section(task), f"hazard_weight_{task}", formula, result, "")
     return f"hazard_weight_{task}*weight_spread_{task}"
 

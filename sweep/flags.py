@@ -67,7 +67,8 @@ def _quality(single: SingleDesign) -> Iterator[str]:
         yield "quality: context beyond 128k tokens extrapolates the curves"
     for what, task, evidence in _evidence(single, bool(lossy_bits), kept < 1, 0 < weight_bits < FULL_BITS):
         if evidence.borrowed_from is not None:
-            yield f"quality: {what}, task {task}: {evidence.rows} rows of its own, borrowed from {evidence.borrowed_from}"
+            own = f"{evidence.rows} rows of its own"
+            yield f"quality: {what}, task {task}: {own}, borrowed from {evidence.borrowed_from}"
 
 
 def _evidence(

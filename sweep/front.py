@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,14 @@ class Front:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def arrays(self) -> dict[str, _Array]:
+        """All there is, by name."""
+        return {"values": self.values, "index": self.index, "multiplicity": self.multiplicity}
+
+    def restore(self, arrays: Mapping[str, _Array]) -> None:
+        """Go back to what `arrays` gave."""
+        self.values, self.index, self.multiplicity = (arrays[name] for name in self.arrays())
 
     def add(self, values: _Array, index: _Array) -> None:
         """Take in points: objective vectors of shape (n, objectives) and their grid indices.

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from rich.box import ASCII, SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from kvwall.objectives.register import NOT_BUILT, metric_register
 from kvwall.spaces.axes import AXES
-from kvwall.sweep.evaluate import DesignReport
 from kvwall.sweep.equation import Explanation
+from kvwall.sweep.evaluate import DesignReport
 from kvwall.sweep.readable import metric_text, number_text
+from kvwall.sweep.terminal import new_table, terminal
 
 _LOSS: Final = "quality_loss"
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -36,38 +35,34 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 """Metrics by group; quality metrics are recognised by name, and what is in no group comes last."""
 
 
-def terminal() -> Console:
-    """Standard output; 80 columns and plain text where it is no terminal."""
-    console = Console(highlight=False, soft_wrap=False)
-    return console if console.is_terminal else Console(highlight=False, width=max(console.width, 80), no_color=True)
-
-
 def print_report(report: DesignReport) -> None:
     """Print a report."""
     console = terminal()
     console.print(_heading(report))
     console.print(_inputs(report), style="dim")
-    console.print(_table(report, plain_box(console)))
-    for name, reason in _notable(report):
-        console.print(f"  {name}: no value: {reason}", style="yellow", markup=False)
+    console.print()
+    console.print(_table(report, console))
+    console.print()
+    for names, reason in _nulls(report):
+        _item(console, "-", f"no value for {', '.join(names)}: {reason}")
     for flag in report.flags:
-        console.print(f"  ! {flag}", style="yellow", markup=False)
-    absent = ", ".join(NOT_BUILT)
-    console.print(f"Not modelled yet: {absent}.", style="dim")
+        _item(console, "!", flag)
+    console.print(f"Not modelled yet: {', '.join(NOT_BUILT)}.", style="dim")
 
 
-def plain_box(console: Console) -> bool:
-    """Whether lines must be drawn in ASCII: no terminal, or one that cannot show more."""
-    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
-    return not console.is_terminal or "utf" not in encoding
+def _item(console: Console, mark: str, text: str) -> None:
+    """One remark, wrapped with a hanging indent."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row(Text(mark, "yellow"), Text(text, "yellow"))
+    console.print(grid)
 
 
 def _heading(report: DesignReport) -> Text:
     labels = report.labels
     colour = "green" if report.feasible else "red"
-    words = Text.assemble(("status ", "bold"), (labels["status"], f"bold {colour}"))
+    words = Text.assemble(("status ", "bold"), (report.status, f"bold {colour}"))
     for name in ("phase", "regime", "bound_by"):
-        words.append(f"   {name} {labels[name]}")
+        words.append(f"   {name} {labels[name] or '-'}")
     return Text.assemble(words, "\n", report.why)
 
 
@@ -77,8 +72,8 @@ def _inputs(report: DesignReport) -> Text:
     return Text(f"{', '.join(stated)}; everything else neutral. {report.mode.capitalize()} mode.")
 
 
-def _table(report: DesignReport, plain: bool) -> Table:
-    table = Table(box=ASCII if plain else SIMPLE_HEAD, pad_edge=False, header_style="bold")
+def _table(report: DesignReport, console: Console) -> Table:
+    table = new_table(console)
     table.add_column("", no_wrap=True, min_width=7)
     table.add_column("metric", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
@@ -97,7 +92,7 @@ def _value(report: DesignReport, name: str) -> str:
     """A metric's value; a loss with its upper bound."""
     value, unit = report.metrics[name], report.units[name]
     if value is None:
-        return "-"
+        return "no value"
     if not name.startswith(_LOSS):
         return metric_text(value, unit, name)
     named = f"{_LOSS}_{report.task}" if name == _LOSS else name
@@ -116,13 +111,13 @@ def grouped(report: DesignReport) -> Iterable[tuple[str, list[str]]]:
         yield "other", others
 
 
-def _notable(report: DesignReport) -> list[tuple[str, str]]:
-    """Reasons of nulls, those of one cause together."""
+def _nulls(report: DesignReport) -> list[tuple[list[str], str]]:
+    """Reasons of nulls, each with the metrics and labels it explains; what is not built is told elsewhere."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in report.reasons.items():
         if name not in NOT_BUILT:
             by_reason.setdefault(reason, []).append(name)
-    return [(", ".join(names), reason) for reason, names in by_reason.items()]
+    return [(names, reason) for reason, names in by_reason.items()]
 
 
 def print_explanation(explanation: Explanation) -> None:

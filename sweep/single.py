@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import jax
 import numpy as np
@@ -18,7 +20,7 @@ from kvwall.spaces.errors import Faults, InputError, nearest
 from kvwall.spaces.hardware import Hardware, load_hardware
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.load import load_model
-from kvwall.spaces.quality import load_quality_curves
+from kvwall.spaces.quality import QualityParameters, load_quality_curves
 from kvwall.spaces.space import make_space
 
 MODES: Final = ("ceiling", "estimate")
@@ -58,8 +60,8 @@ def single_design(
     model = attempt(faults, lambda: load_model(name)) if isinstance(name, str) and name else None
     hardware = attempt(faults, lambda: load_hardware(chip, assume)) if isinstance(chip, str) and chip else None
     attempt(faults, lambda: check_mode(mode))
-    attempt(faults, lambda: metric_register(task))
-    quality = attempt(faults, lambda: load_quality_curves().parameters(confidence))
+    attempt(faults, lambda: _check_task(task))
+    quality = attempt(faults, lambda: _parameters(confidence))
     faults.raise_if_any()
     if space is None or model is None or hardware is None or quality is None:
         raise InputError("state one model and one hardware by name or path")
@@ -83,12 +85,34 @@ def check_mode(mode: str) -> None:
     if mode == "estimate":
         raise InputError('mode "estimate" is not built yet: leave the mode out for the ceiling')
     if mode not in MODES:
-        raise InputError(f'mode "{mode}" is unknown{nearest(mode, MODES)}: use ceiling')
+        raise InputError(f'mode "{mode}" is unknown{nearest(str(mode), MODES)}: use ceiling')
 
 
 def plain(value: object) -> object:
-    """NumPy scalars as the Python numbers that axes take."""
-    return value.item() if isinstance(value, np.generic) else value
+    """NumPy scalars as the Python numbers that axes take; a whole number beyond all floats as infinity."""
+    number = value.item() if isinstance(value, np.generic) else value
+    if isinstance(number, int) and abs(number) > sys.float_info.max:
+        return math.inf if number > 0 else -math.inf
+    return number
+
+
+def _check_task(task: object) -> None:
+    if not isinstance(task, str):
+        raise InputError(f"task = {task!r}: it takes a name in quotes")
+    metric_register(task)
+
+
+def _parameters(confidence: object) -> QualityParameters:
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float):
+        raise InputError(f"confidence = {confidence!r} is not a number: use a fraction such as 0.9")
+    doubled: QualityParameters = jax.tree.map(_double, load_quality_curves().parameters(confidence))
+    return doubled
+
+
+def _double(column: jax.Array) -> np.ndarray[Any, Any]:
+    """A column of the quality record, which is stored for grids, in the precision of a single design."""
+    stored = np.asarray(column)
+    return stored.astype(np.float64) if stored.dtype == np.float32 else stored
 
 
 def _one_value(name: str, value: object, faults: Faults) -> object:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 
 from kvwall.objectives.register import STATUS_OK
 from kvwall.sweep.front import Front
-from kvwall.sweep.kernel import LARGE, PointEvaluator, Problem, RowReducer, RowStatistics
+from kvwall.sweep.kernel import Problem, RowReducer, RowStatistics
 from kvwall.sweep.layout import Layout, choose_layouts
+from kvwall.sweep.points import PointEvaluator
+from kvwall.sweep.reduction import LARGE
 from kvwall.sweep.results import Summary
 from kvwall.sweep.tally import Tally
 
@@ -25,6 +29,42 @@ POINTS_PER_LOOK = 2**18
 
 Progress = Callable[[int, int], None]
 """Called with points done and points in all; a point counts once both passes have seen it."""
+
+
+class Keeper(Protocol):
+    """Keeps the state of a stream where an interruption cannot reach it."""
+
+    def last(self) -> Mapping[str, np.ndarray[Any, Any]] | None:
+        """The last state of this very stream, if there is one."""
+
+    def offer(self, arrays: Callable[[], dict[str, np.ndarray[Any, Any]]]) -> None:
+        """Take the state, or not if it is too soon; calling `arrays` gives it."""
+
+
+@dataclass
+class _State:
+    """How far a stream is and what it has found."""
+
+    front: Front
+    by_row: Tally
+    by_column: Tally
+    main_rows: int = 0
+    other_rows: int = 0
+
+    def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Everything, as named arrays."""
+        found = {"rows": np.array([self.main_rows, self.other_rows], np.int64)}
+        for name, part in (("front", self.front), ("by_row", self.by_row), ("by_column", self.by_column)):
+            found |= {f"{name}.{key}": array for key, array in part.arrays().items()}
+        return found
+
+    def restore(self, arrays: Mapping[str, np.ndarray[Any, Any]] | None) -> None:
+        """Go back to what `arrays` gave."""
+        if arrays is None:
+            return
+        self.main_rows, self.other_rows = (int(rows) for rows in arrays["rows"])
+        for name, part in (("front", self.front), ("by_row", self.by_row), ("by_column", self.by_column)):
+            part.restore({key.partition(".")[2]: a for key, a in arrays.items() if key.startswith(f"{name}.")})
 
 
 @dataclass(frozen=True)
@@ -50,6 +90,8 @@ class Stream:
         self.depends = problem.metric_shapes()
         self.first, self.second = choose_layouts(self.space, self._narrow)
         self.rows_searched = 0
+        self.compile_seconds = 0.0
+        self._kernels: tuple[RowReducer, RowReducer, PointEvaluator] | None = None
 
     @cached_property
     def _narrow(self) -> dict[str, frozenset[str]]:
@@ -57,33 +99,73 @@ class Stream:
         metrics = [objective.metric for objective in self.problem.objectives]
         return {name: self.depends[name] for name in metrics if len(self.depends[name]) <= len(self.space.dims) // 2}
 
-    def run(self, progress: Progress = lambda done, points: None) -> Streamed:
-        """Both passes, the front and the summary. The result does not depend on the number of threads."""
-        began = time.perf_counter()
-        main = self._reducer(self.problem, self.first, self.first.rows)
-        others = self._reducer(replace(self.problem, objectives=(), constraints=()), self.second, self.first.columns)
-        for reducer in (main, others):
-            reducer.compile()
-        points = PointEvaluator(self.problem, self.first, max(1, POINTS_PER_LOOK // self.first.column_count))
-        points.compile(len(self.problem.objectives))
-        compiled = time.perf_counter()
-        front = Front(len(self.problem.objectives))
-        by_row = Tally(self.first, self.first.rows, main.metrics)
-        by_column = Tally(self.second, self.first.columns, others.metrics)
-        size, half = self.space.size, 0.5
-        for first_row, found in _in_order(main):
-            by_row.add(first_row, found)
-            self._search(front, points, first_row, found)
-            progress(int(half * size * (first_row + len(found.low)) / self.first.row_count), size)
-        for first_row, found in _in_order(others):
-            by_column.add(first_row, found)
-            progress(int(size * (half + half * (first_row + len(found.low)) / self.second.row_count)), size)
-        seconds = time.perf_counter() - compiled
-        summary = self._summary(by_row, by_column)
-        return Streamed(front, summary, seconds, compiled - began, self.first.row_count, self.rows_searched)
+    def reducers(self, points_per_call: int = POINTS_PER_CALL) -> tuple[RowReducer, RowReducer]:
+        """The kernels of the two passes, not compiled yet."""
+        bare = replace(self.problem, objectives=(), constraints=())
+        return (
+            self._reducer(self.problem, self.first, self.first.rows, points_per_call),
+            self._reducer(bare, self.second, self.first.columns, points_per_call),
+        )
 
-    def _reducer(self, problem: Problem, layout: Layout, wanted: tuple[str, ...]) -> RowReducer:
-        rows = min(layout.row_count, max(1, POINTS_PER_CALL // layout.column_count))
+    def compile(self) -> tuple[RowReducer, RowReducer, PointEvaluator]:
+        """Compile the kernels, once: the two passes, and the one that looks into rows."""
+        if self._kernels is None:
+            began = time.perf_counter()
+            main, others = self.reducers()
+            points = PointEvaluator(self.problem, self.first, max(1, POINTS_PER_LOOK // self.first.column_count))
+            for kernel in (main, others, points):
+                kernel.compile()
+            self._kernels = main, others, points
+            self.compile_seconds = time.perf_counter() - began
+        return self._kernels
+
+    def run(self, progress: Progress = lambda done, points: None, keep: Keeper | None = None) -> Streamed:
+        """Both passes, the front and the summary. The result does not depend on threads, nor on interruptions.
+
+        `keep` is given the state from time to time, and hands back the last one it was given when a run starts over.
+        """
+        main, others, points = self.compile()
+        began = time.perf_counter()
+        state = _State(
+            Front(len(self.problem.objectives)),
+            Tally(self.first, self.first.rows, main.metrics),
+            Tally(self.second, self.first.columns, others.metrics),
+        )
+        state.restore(keep.last() if keep else None)
+        for first_row, found in _in_order(main, state.main_rows):
+            state.by_row.add(first_row, found)
+            self._search(state.front, points, first_row, found)
+            state.main_rows = first_row + len(found.low)
+            self._report(state, progress, keep)
+        for first_row, found in _in_order(others, state.other_rows):
+            state.by_column.add(first_row, found)
+            state.other_rows = first_row + len(found.low)
+            self._report(state, progress, keep)
+        seconds = time.perf_counter() - began
+        summary = self._summary(state.by_row, state.by_column)
+        return Streamed(state.front, summary, seconds, self.compile_seconds, self.first.row_count, self.rows_searched)
+
+    def seconds_expected(self) -> float:
+        """Seconds a run would take on this machine, from a few calls of each pass; the search of rows is not in it."""
+        total = 0.0
+        for reducer in self.compile()[:2]:
+            calls = -(-reducer.layout.row_count // reducer.rows_per_call)
+            tried = min(calls, 2 * (os.cpu_count() or 1))
+            began = time.perf_counter()
+            for place, _ in enumerate(_in_order(reducer, 0), start=1):
+                if place == tried:
+                    break
+            total += (time.perf_counter() - began) / tried * calls
+        return total
+
+    def _report(self, state: _State, progress: Progress, keep: Keeper | None) -> None:
+        done = state.main_rows / self.first.row_count + state.other_rows / self.second.row_count
+        progress(int(self.space.size * done / 2), self.space.size)
+        if keep:
+            keep.offer(state.arrays)
+
+    def _reducer(self, problem: Problem, layout: Layout, wanted: tuple[str, ...], points_per_call: int) -> RowReducer:
+        rows = min(layout.row_count, max(1, points_per_call // layout.column_count))
         metrics = [name for name, dims in self.depends.items() if dims & set(wanted)]
         return RowReducer(problem, layout, rows, metrics)
 
@@ -111,7 +193,7 @@ class Stream:
         return Summary(
             points=self.space.size,
             feasible=int(totals["status"][STATUS_OK]),
-            admissible=by_row.admissible,
+            admissible=int(by_row.admissible[0]),
             rejected={
                 str(constraint): int(count)
                 for constraint, count in zip(self.problem.constraints, by_row.rejected, strict=True)
@@ -124,14 +206,17 @@ class Stream:
         )
 
 
-def _in_order(reducer: RowReducer) -> Iterator[tuple[int, RowStatistics]]:
-    """Every call of a reducer, in row order, with as many in flight as there are cores."""
-    starts = range(0, reducer.layout.row_count, reducer.rows_per_call)
+def _in_order(reducer: RowReducer, first_row: int) -> Iterator[tuple[int, RowStatistics]]:
+    """Every call of a reducer from `first_row` on, in row order, with as many in flight as there are cores."""
+    starts = range(first_row, reducer.layout.row_count, reducer.rows_per_call)
     threads = os.cpu_count() or 1
-    with ThreadPoolExecutor(threads) as pool:
-        flying = {start: pool.submit(reducer, start) for start in starts[: threads + 1]}
+    pool = ThreadPoolExecutor(threads)
+    try:
+        flying = deque(pool.submit(reducer, start) for start in starts[: threads + 1])
         for place, start in enumerate(starts):
-            found = flying.pop(start).result()
+            found = flying.popleft().result()
             if place + threads + 1 < len(starts):
-                flying[starts[place + threads + 1]] = pool.submit(reducer, starts[place + threads + 1])
+                flying.append(pool.submit(reducer, starts[place + threads + 1]))
             yield start, found
+    finally:
+        pool.shutdown(cancel_futures=True)

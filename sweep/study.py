@@ -66,7 +66,9 @@ class Study:
             raw = path.read_bytes()
         except (OSError, ValueError) as fault:
             reason = getattr(fault, "strerror", None) or str(fault)
-            raise InputError(f"{origin}: cannot be read ({reason}): give the path of a study's TOML file") from fault
+            raise InputError(
+                f"{origin}: cannot be read ({reason}): give a TOML file, or one of {', '.join(study_names())}"
+            ) from fault
         return cls.from_text(decode(raw, origin), origin)
 
     @classmethod
@@ -95,7 +97,6 @@ class Study:
         space = self.space
         return {
             "version": _version(),
-            "name": self.name,
             "mode": self.mode,
             "axes": axis_values_written(space),
             "dims": list(space.dims),
@@ -144,12 +145,19 @@ def _locate(path_or_name: str | Path) -> Path:
     path = Path(path_or_name)
     if path.suffix == ".toml" or len(path.parts) > 1 or isinstance(path_or_name, Path):
         return path
-    if path_or_name and path.is_file():
+    if _is_file(path):
         return path
     raise InputError(
         f'"{path_or_name}" is no shipped study{nearest(str(path_or_name), names)}: '
         f"give {', '.join(names)}, or the path of a TOML file"
     )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name too long is no path
+        return False
 
 
 def _version() -> str:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from kvwall.objectives.register import LABELS
-from kvwall.sweep.kernel import COUNTED_LABELS, LARGE, RowStatistics
+from kvwall.sweep.kernel import COUNTED_LABELS, RowStatistics
 from kvwall.sweep.layout import Layout
+from kvwall.sweep.reduction import LARGE
 
 _Array = np.ndarray[Any, Any]
 
@@ -26,14 +27,27 @@ class Tally:
         self.high = {dim: np.full((n, len(metrics)), -LARGE, np.float32) for dim, n in lengths.items()}
         self.counts = {dim: np.zeros((n, categories), np.int64) for dim, n in lengths.items()}
         self.totals = np.zeros(categories, np.int64)
-        self.admissible = 0
+        self.admissible = np.zeros(1, np.int64)
         self.rejected: _Array = np.zeros(0, np.int64)
+
+    def arrays(self) -> dict[str, _Array]:
+        """All there is, by name."""
+        by_dim = {"low": self.low, "high": self.high, "counts": self.counts}
+        found = {f"{kind}.{dim}": array for kind, table in by_dim.items() for dim, array in table.items()}
+        return found | {"totals": self.totals, "admissible": self.admissible, "rejected": self.rejected}
+
+    def restore(self, arrays: Mapping[str, _Array]) -> None:
+        """Go back to what `arrays` gave."""
+        for kind, table in (("low", self.low), ("high", self.high), ("counts", self.counts)):
+            for dim in table:
+                table[dim] = arrays[f"{kind}.{dim}"]
+        self.totals, self.admissible, self.rejected = (arrays[name] for name in ("totals", "admissible", "rejected"))
 
     def add(self, first_row: int, found: RowStatistics) -> None:
         """Take in consecutive rows."""
         rows = np.arange(first_row, first_row + len(found.low))
         self.totals += found.counts.sum(axis=0, dtype=np.int64)
-        self.admissible += int(found.admissible.sum(dtype=np.int64))
+        self.admissible += found.admissible.sum(dtype=np.int64)
         rejected = found.rejected.sum(axis=0, dtype=np.int64)
         self.rejected = rejected + self.rejected if len(self.rejected) else rejected
         positions = self._layout.row_positions(rows)

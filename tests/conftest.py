@@ -1,8 +1,8 @@
 """What every test runs under, and a thousand random designs that several files share.
 
-A NaN that reaches the result of a law is an error here (`jax_debug_nans`). Rank promotion cannot be refused for
-whole designs: layer groups and quality curves carry one leading dimension more than the axes they broadcast against,
-by design. `tests/test_register.py` refuses it for one layer group and one task.
+A NaN that reaches the result of a law is an error here (`jax_debug_nans`). Rank promotion is not refused: layer
+groups and quality curves carry one leading dimension more than the axes they broadcast against, by design. That no
+other broadcast goes wrong is shown in `tests/test_register.py`: a grid holds the numbers of its single designs.
 """
 
 from __future__ import annotations

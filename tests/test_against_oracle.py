@@ -102,7 +102,7 @@ def cases(designs: Designs) -> list[Case]:
 def evaluated(designs: Designs, *, wide: bool) -> Evaluation:
     """The laws' account, at 64 or 32 bits."""
     with jax.enable_x64(wide):
-        found = jax.jit(lambda design: evaluate(design, "aggregate"))(designs.design())
+        found = jax.jit(evaluate, static_argnames="task")(designs.design(), task="aggregate")
         assert found.metrics["time_per_output_token"].dtype == (np.float64 if wide else np.float32)
         return jax.tree.map(np.asarray, found)
 

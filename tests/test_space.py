@@ -29,7 +29,9 @@ def expanded(axis: str, stated: object) -> tuple[object, ...]:
 # Axes
 
 
-@pytest.mark.parametrize("axis", [axis for axis in AXES.values() if axis.neutral is not None], ids=lambda axis: axis.name)
+@pytest.mark.parametrize(
+    "axis", [axis for axis in AXES.values() if axis.neutral is not None], ids=lambda axis: axis.name
+)
 def test_the_neutral_value_of_an_axis_is_one_it_takes(axis: object) -> None:
     assert axis.check(axis.neutral) == axis.neutral  # type: ignore[attr-defined]
 
@@ -174,7 +176,8 @@ def spaces(draw: st.DrawFn) -> tuple[Space, dict[str, object]]:
     names = draw(st.permutations(sorted(AXIS_LISTS)))
     stated = {name: draw(AXIS_LISTS[name]) for name in names[: draw(st.integers(0, len(names)))]}
     tie = {"value_bits": "key_bits"} if "key_bits" in stated and draw(st.booleans()) else {}
-    return make_space({**FIXED, **stated, **tie}), {**stated, **tie}
+    fixed = {name: value for name, value in FIXED.items() if name not in stated}
+    return make_space({**stated, **tie, **fixed}), {**stated, **tie}
 
 
 @given(spaces(), st.data())

@@ -1,0 +1,1 @@
+"""The commands of the command line, a file each: its function `command` is what `sweep/cli.py` registers."""

@@ -40,11 +40,10 @@ def with_axes(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _annotation(axis: Axis) -> Any:
-    spellings = dict.fromkeys((f"--{axis.name.replace('_', '-')}", f"--{axis.name}"))
     neutral = "required" if axis.required else f"neutral: {_shown(axis.neutral)}"
     names = f": {', '.join(axis.names)}" if axis.names else ""
     option = typer.Option(
-        *spellings,
+        f"--{axis.name.replace('_', '-')}",
         help=f"{axis.meaning[0].upper()}{axis.meaning[1:]}{names} ({neutral})",
         metavar={"int": "N", "real": "X", "name": "NAME", "flag": "true|false"}[axis.kind],
         rich_help_panel=PANEL,
@@ -120,7 +119,7 @@ def _is_number(text: str) -> bool:
 
 
 def assumptions(typed: Sequence[str], faults: Faults) -> dict[str, str]:
-    """figure -> quantity of every `--assume FIGURE="QUANTITY"`."""
+    """Quantity by figure of every `--assume FIGURE="QUANTITY"`."""
     found: dict[str, str] = {}
     for text in typed:
         field, equals, quantity = text.partition("=")

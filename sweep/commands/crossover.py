@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
-from rich.box import ASCII, SIMPLE_HEAD
-from rich.table import Table
 
-from kvwall.spaces.errors import Faults, InputError
+from kvwall.spaces.errors import Faults
 from kvwall.sweep.commands.axis_options import listed_values, refuse_leftovers, with_axes
 from kvwall.sweep.crossover import CrossoverRow, crossover
 from kvwall.sweep.readable import number_text
-from kvwall.sweep.report_table import plain_box, terminal
+from kvwall.sweep.single import attempt
+from kvwall.sweep.terminal import new_table, terminal
 
 
 @with_axes
@@ -25,15 +24,17 @@ def command(
     mode: Annotated[str, typer.Option(help="ceiling: in bytes", metavar="MODE")] = "ceiling",
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout")] = False,
 ) -> None:
-    """The context at which a step reads as many KV bytes as weight bytes. Every axis takes a comma list: --batch 1,32."""
+    """The context at which a step reads as many KV bytes as weight bytes.
+
+    Every axis takes a comma list: --batch 1,32.
+    """
     faults = Faults()
     options = [option for each in context_of_command.command.params for option in each.opts]
     refuse_leftovers(context_of_command.args, options, faults)
-    try:
-        rows = crossover(mode=mode, **listed_values(typed))
-    except InputError as error:
-        faults.absorb(error)
+    rows = attempt(faults, lambda: crossover(mode=mode, **listed_values(typed)))
     faults.raise_if_any()
+    if rows is None:
+        return
     if json:
         typer.echo(json_text.dumps({"rows": [row.to_json() for row in rows]}, allow_nan=False, indent=2))
     else:
@@ -42,16 +43,34 @@ def command(
 
 def _print(rows: Sequence[CrossoverRow]) -> None:
     console = terminal()
-    table = Table(box=ASCII if plain_box(console) else SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for name in rows[0].axes:
-        number = not isinstance(rows[0].axes[name], str)
-        table.add_column(name, justify="right" if number else "left", overflow="fold")
-    table.add_column("crossover (tokens)", justify="right", no_wrap=True)
-    table.add_column("note", style="yellow")
+    varying = [name for name in rows[0].axes if len({row.axes[name] for row in rows}) > 1]
+    fixed = [f"{name} {number_text(value)}" for name, value in rows[0].axes.items() if name not in varying]
+    if fixed:
+        console.print(f"{', '.join(fixed)}; other axes neutral.", style="dim", markup=False)
+    columns: dict[tuple[object, ...], list[str]] = {}
+    for name in varying:
+        columns.setdefault(tuple(row.axes[name] for row in rows), []).append(name)
+    table = new_table(console)
+    for values, names in columns.items():
+        named = isinstance(values[0], str)
+        table.add_column(
+            "\n".join(names),
+            justify="left" if named else "right",
+            overflow="fold",
+            no_wrap=not named,
+            min_width=12 if named else None,
+        )
+    table.add_column("crossover\n(tokens)", justify="right", no_wrap=True)
+    table.add_column("", style="yellow", no_wrap=True)
+    notes: dict[str, None] = {}
     for row in rows:
         tokens = row.crossover_context_bytes
-        notes = [*([row.reason or ""] if tokens is None else []), *row.flags]
-        values = [number_text(value) for value in row.axes.values()]
-        table.add_row(*values, "none" if tokens is None else f"{tokens:,.0f}", "; ".join(notes))
+        own = [*([row.reason or ""] if tokens is None else []), *row.flags]
+        notes |= dict.fromkeys(own)
+        marks = " ".join(f"({number})" for number in sorted(list(notes).index(note) + 1 for note in own))
+        cells = [number_text(row.axes[names[0]]) for names in columns.values()]
+        table.add_row(*cells, "none" if tokens is None else f"{tokens:,.0f}", marks)
     console.print(table)
-    console.print("Tokens of context at which a decode step reads as many KV bytes as weight bytes.", style="dim")
+    for number, note in enumerate(notes, start=1):
+        console.print(f"({number}) {note}", style="yellow", markup=False)
+    console.print("Context at which a decode step reads as many KV bytes as weight bytes.", style="dim")

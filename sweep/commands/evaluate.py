@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from kvwall.spaces.errors import Faults, InputError
+from kvwall.spaces.errors import Faults
 from kvwall.sweep.commands.axis_options import (
     assumptions,
     confidence_of,
@@ -19,7 +19,7 @@ from kvwall.sweep.commands.axis_options import (
 from kvwall.sweep.evaluate import report_of
 from kvwall.sweep.explain import explain as explained
 from kvwall.sweep.report_table import print_explanation, print_report
-from kvwall.sweep.single import SingleDesign, single_design
+from kvwall.sweep.single import SingleDesign, attempt, single_design
 
 INFEASIBLE: Final = 3
 
@@ -36,11 +36,13 @@ def command(
     task: Annotated[str, typer.Option(help="Task of quality_loss", metavar="TASK")] = "aggregate",
     confidence: Annotated[str, typer.Option(help="Confidence of quality_loss_upper", metavar="X")] = "0.9",
     mode: Annotated[str, typer.Option(help="ceiling: what no implementation can beat", metavar="MODE")] = "ceiling",
-    explain: Annotated[bool, typer.Option("--explain", help="Each equation with its numbers and their sources")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Each equation, its numbers, their sources")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout")] = False,
 ) -> None:
     """Every metric of one design: speed, traffic, memory, quality, cost; what binds it and why."""
     single = _single(context_of_command, typed, assume or [], task, confidence, mode)
+    if single is None:
+        return
     report = report_of(single)
     explanation = explained(single) if explain else None
     if json:
@@ -61,16 +63,11 @@ def _single(
     task: str,
     confidence: str,
     mode: str,
-) -> SingleDesign:
+) -> SingleDesign | None:
     faults = Faults()
     refuse_leftovers(context.args, [option for each in context.command.params for option in each.opts], faults)
     values = single_values(typed, faults)
     figures, level = assumptions(assume, faults), confidence_of(confidence, faults)
-    try:
-        single = single_design(values, task=task, confidence=level, mode=mode, assume=figures)
-    except InputError as error:
-        faults.absorb(error)
-        faults.raise_if_any()
-        raise
+    single = attempt(faults, lambda: single_design(values, task=task, confidence=level, mode=mode, assume=figures))
     faults.raise_if_any()
     return single

@@ -7,12 +7,13 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import netCDF4
 import numpy as np
 import xarray as xr
 
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.store.shard_file import QUANTIZATION
-from kvwall.sweep.store.view import ABSENT, SHARD_BYTES
+from kvwall.sweep.store.view import SHARD_BYTES
 
 _WRITTEN_BY = "run `kvwall sweep` on its study to write it"
 
@@ -22,7 +23,7 @@ def open_results(path: str | Path) -> xr.Dataset:
 
     Where a block is missing, metrics are NaN and the status is 0 (not computed); a warning and the attribute
     `missing_shards` say so. With dask installed the arrays are chunked like the shards. Raises InputError where there
-    are no results, or they cannot be read.
+    are no results, or they are damaged.
 
     Args:
         path: the results folder (`outputs/<name>`) or its `view.nc`.
@@ -32,11 +33,11 @@ def open_results(path: str | Path) -> xr.Dataset:
     recorded = np.atleast_1d(dataset[SHARD_BYTES].values)
     shape = dataset.attrs["shard_shape"]
     dataset = dataset.drop_vars([SHARD_BYTES, QUANTIZATION])
-    missing = _missing(view.parent / "shards", recorded)
+    missing = _missing(view.parent / "shards", recorded, dataset.attrs["spec_hash"])
     if missing:
         listed = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
         warnings.warn(
-            f"{view.parent}: {len(missing)} of {len(recorded)} blocks are missing or damaged ({listed}); there the "
+            f"{view.parent}: {len(missing)} of {len(recorded)} blocks are missing ({listed}); there the "
             "metrics are NaN and the status is 0 (not computed). Run `kvwall sweep` again: it computes only these",
             stacklevel=2,
         )
@@ -79,14 +80,21 @@ def _loaded(path: Path) -> xr.Dataset:
         return dataset.load()
 
 
-def _missing(shards: Path, recorded: np.ndarray[Any, Any]) -> list[str]:
-    """Shards that are not there, or not of the size they had. Raises InputError where HDF5 would be misled."""
-    missing = []
+def _missing(shards: Path, recorded: np.ndarray[Any, Any], spec_hash: str) -> list[str]:
+    """Names of the shards that are not there. Raises InputError where one is damaged, or HDF5 would be misled."""
+    missing, damaged = [], []
     for index, size in enumerate(recorded.tolist()):
         path = shards / f"{index:06d}.nc"
-        there = path.stat().st_size if path.is_file() else ABSENT
-        if there != size or size == ABSENT:
+        if not path.is_file():
             missing.append(path.name)
+        elif path.stat().st_size != size and not _belongs(path, spec_hash):
+            damaged.append(path.name)
+    if damaged:
+        others = f" and {len(damaged) - 1} others are" if len(damaged) > 1 else " is"
+        raise InputError(
+            f"{shards / damaged[0]}{others} truncated or of another study: run `kvwall sweep` again, which "
+            "computes only what is damaged or missing"
+        )
     # HDF5 looks for a source first beside the view, then in the working directory: another study's there would be read.
     if missing and Path.cwd() != shards.parent.resolve() and any((Path("shards") / name).exists() for name in missing):
         raise InputError(
@@ -94,3 +102,12 @@ def _missing(shards: Path, recorded: np.ndarray[Any, Any]) -> list[str]:
             "which would be read in their place: change to another directory"
         )
     return missing
+
+
+def _belongs(path: Path, spec_hash: str) -> bool:
+    """Whether a file that has not the recorded size is a shard of the study: the view may be the older one."""
+    try:
+        with netCDF4.Dataset(path) as file:
+            return bool(file.spec_hash == spec_hash)
+    except (OSError, RuntimeError, AttributeError):
+        return False

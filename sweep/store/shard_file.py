@@ -59,7 +59,7 @@ def stored_attributes(study: Study, plan: ShardPlan, name: str) -> Attributes:
     return {**metric_attributes(metric_named(name, study.task)), **rounding, **scalars}
 
 
-def add_quantization(file: netCDF4.Dataset) -> None:
+def add_quantization(file: netCDF4.Dataset, study: Study) -> None:
     """The CF container variable about rounding."""
     add_variable(
         file,
@@ -69,7 +69,7 @@ def add_quantization(file: netCDF4.Dataset) -> None:
         {
             "long_name": "how metrics were rounded before they were stored",
             "algorithm": "bitround",
-            "implementation": "kvwall, NumPy, round to nearest, ties to even",
+            "implementation": f"kvwall version {study.spec()['version']} (NumPy, to nearest, ties to even)",
         },
     )
 
@@ -95,7 +95,7 @@ def shard_image(
         for name in stored_names(study):
             block = _block(name, blocks[name], shard).reshape(plan.file_shape(shard.shape))
             add_variable(file, name, plan.file_dims, block, stored_attributes(study, plan, name))
-        add_quantization(file)
+        add_quantization(file, study)
         about = "One block of the swept grid: the metrics and labels kept, and the status."
         set_globals(file, provenance(study, shard.name, title, about), {k: attribute(v) for k, v in place.items()})
 
@@ -103,7 +103,12 @@ def shard_image(
 
 
 def _block(name: str, numbers: NDArray[Any], shard: Shard) -> NDArray[Any]:
-    block = np.broadcast_to(np.asarray(numbers), shard.shape)
+    try:
+        block = np.broadcast_to(np.asarray(numbers), shard.shape)
+    except ValueError as fault:
+        raise ValueError(
+            f"{name} of shard {shard.index} has shape {np.shape(numbers)}: it must broadcast to {shard.shape}"
+        ) from fault
     if stored_dtype(name).kind == "f":
         return bitround(block)
     if block.dtype.kind not in "iu":

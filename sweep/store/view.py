@@ -57,7 +57,7 @@ def _fill(file: netCDF4.Dataset, study: Study, plan: ShardPlan, shards: Path) ->
     sizes = np.array([path.stat().st_size if path.exists() else ABSENT for path in paths], dtype=np.int64)
     about = {"long_name": "size of each shard's file, -1 where it is missing", "units": "byte"}
     add_variable(file, SHARD_BYTES, ("shard",), sizes, about)
-    add_quantization(file)
+    add_quantization(file, study)
     summary = "The stored slice of the swept grid, block by block in the folder shards; status 0 = not computed."
     layout = {"shard_count": len(plan.shards), "keep_bits": KEEP_BITS}
     shape = np.array(plan.file_shape(plan.block), dtype=np.int64) if plan.file_dims else ""

@@ -64,7 +64,7 @@ def _constraint(name: str, stated: object, faults: LocatedFaults) -> Constraint:
     except InputError as error:
         faults.absorb(path, error)
     if not isinstance(stated, dict):
-        faults.add(path, f"{name} = {str(stated)[:60]!r}: write {{ min = ... }}, {{ max = ... }} or both")
+        faults.add(path, f"{name} = {repr(stated)[:60]}: write {{ min = ... }}, {{ max = ... }} or both")
         return Constraint(name)
     before = len(faults)
     numbers = {side: _number(name, unit, bound, (*path, side), faults) for side, bound in stated.items()}

@@ -33,14 +33,16 @@ def parse(text: str, origin: str) -> dict[str, Any]:
     faults = LocatedFaults(find_lines(text), origin)
     for path, number in _integers(table, ()):
         if abs(number) > _LARGEST:
-            faults.add(path, f"{str(path[-1])} holds an integer of more than 64 bits: write a smaller number")
+            faults.add(path, f"{path[-1]} holds an integer of more than 64 bits: write a smaller number")
     if faults:
         raise faults.error()
     return table
 
 
 def _syntax_fault(reason: str, text: str, origin: str) -> str:
-    what, _, where = reason.partition(" (at ")
+    what, located, where = reason.partition(" (at ")
+    if not located:
+        return f"{origin}: not valid TOML: {reason}"
     last = text.count("\n") + (not text.endswith("\n"))
     line = where.removeprefix("line ").split(",")[0] if where.startswith("line ") else str(last)
     shown = text.split("\n")[int(line) - 1].strip()[:60]

@@ -56,19 +56,18 @@ def read_study_file(text: str, origin: str) -> StudyFile:
     sweep = validated(SweepSection, parts["sweep"], ("sweep",), faults)
     optimize = validated(OptimizeSection, parts["optimize"], ("optimize",), faults)
     space = check_space(parts["space"], faults)
-    if space is not None:
-        check_records(space, faults)
-    assume = check_assumptions(parts["assume"], space, faults)
+    check_records(parts["space"], faults)
+    assume = check_assumptions(parts["assume"], parts["space"].get("hardware"), faults)
     sliced = check_slice(parts["sweep"].get("slice"), space, faults)
     objectives = read_objectives(parts["objectives"], "objectives" in table, faults)
     constraints = read_constraints(parts["constraints"], faults)
     not_repeated(parts["sweep"].get("keep"), ("sweep", "keep"), faults)
-    if faults or space is None:
+    if faults:
         raise faults.error()
     return StudyFile(
         name=study.name,
         mode=study.mode,
-        space=space,
+        space=space.space,
         assume=assume,
         task=quality.task,
         confidence=quality.confidence,
@@ -89,7 +88,7 @@ def _sections(table: Mapping[str, Any], faults: LocatedFaults) -> dict[str, dict
             remedy = "write it under [space]" if name in AXES else f"the sections are {', '.join(SECTIONS)}"
             faults.add((name,), f'"{name}" is no section of a study{nearest(name, SECTIONS)}: {remedy}')
         elif not isinstance(stated, dict):
-            faults.add((name,), f"{name} = {str(stated)[:60]!r}: it is a section, [{name}] with keys below it")
+            faults.add((name,), f"{name} = {repr(stated)[:60]}: it is a section, [{name}] with keys below it")
         else:
             parts[name] = stated
     return parts

@@ -160,4 +160,4 @@ def _sentences(detail: ErrorDetails, path: KeyPath, keys: Sequence[str]) -> tupl
         case "missing":
             return (f"{key} is missing: state it in [{'.'.join(map(str, path[:-1]))}]",)
         case kind:
-            return (f"{key} = {str(detail['input'])[:60]!r}: {_EXPECTED.get(kind, detail['msg'])}",)
+            return (f"{key} = {repr(detail['input'])[:60]}: {_EXPECTED.get(kind, detail['msg'])}",)

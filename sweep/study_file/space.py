@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kvwall.spaces.axes import AXES, Value, axis_named
@@ -22,20 +23,31 @@ _STAND_IN: Mapping[str, object] = {"model": "any", "hardware": "any", "context":
 """Required axes, so that one axis can be checked by itself."""
 
 
-def check_space(stated: Mapping[str, Any], faults: LocatedFaults) -> Space | None:
-    """The space of [space], or None where it has faults."""
-    before = len(faults)
+@dataclass(frozen=True)
+class CheckedSpace:
+    """The space of the axes without faults, so that what names them can be checked in the same pass."""
+
+    space: Space
+    faulty: frozenset[str]
+    """Axes left out for their faults, and those tied to one."""
+
+
+def check_space(stated: Mapping[str, Any], faults: LocatedFaults) -> CheckedSpace:
+    """The space of [space], its faults collected."""
+    faulty = set()
     for name in stated:
         for fault in _axis_faults(name, stated):
             faults.add(("space", name), fault)
+            faulty.add(name)
     for fault in _faults_of({name: value for name, value in _STAND_IN.items() if name in stated}):
         faults.add(("space",), fault)
-    if len(faults) > before:
-        return None
-    space = make_space(stated)
+    faulty |= {name for name, what in stated.items() if isinstance(what, str) and what in faulty}
+    sound = {name: what for name, what in stated.items() if name not in faulty}
+    missing = {name: value for name, value in _STAND_IN.items() if name not in sound}
+    space = make_space({**missing, **sound})
     if space.size > MOST_POINTS:
         faults.add(("space",), f"the grid has {space.size:.3g} points, the most is {MOST_POINTS:.3g}: shorten an axis")
-    return space
+    return CheckedSpace(space, frozenset(faulty))
 
 
 def _axis_faults(name: str, stated: Mapping[str, Any]) -> tuple[str, ...]:
@@ -59,27 +71,33 @@ def _faults_of(stated: Mapping[str, object]) -> tuple[str, ...]:
     return ()
 
 
-def check_records(space: Space, faults: LocatedFaults) -> None:
-    """Load every model and chip that the space names."""
-    for axis, load in (("model", load_model), ("hardware", load_hardware)):
-        for position, name in enumerate(space.values(axis)):
+def check_records(stated: Mapping[str, Any], faults: LocatedFaults) -> None:
+    """Load every model and chip that [space] names."""
+    loaders: Mapping[str, Callable[[str], object]] = {"model": load_model, "hardware": load_hardware}
+    for axis, load in loaders.items():
+        for position, name in enumerate(_names(stated.get(axis))):
             try:
-                load(str(name))
+                load(name)
             except InputError as error:
                 faults.absorb(("space", axis, position), error)
 
 
+def _names(what: object) -> list[str]:
+    listed = what if isinstance(what, list) else [what]
+    return [name for name in listed if isinstance(name, str) and name and name not in AXES]
+
+
 def check_assumptions(
-    stated: Mapping[str, Any], space: Space | None, faults: LocatedFaults
+    stated: Mapping[str, Any], hardware: object, faults: LocatedFaults
 ) -> Mapping[str, Mapping[str, str]]:
-    """[assume]: chip -> figure -> quantity, chips of the hardware axis only."""
+    """[assume]: chip -> figure -> quantity, for chips that the hardware axis states."""
     checked: dict[str, dict[str, str]] = {}
-    chips = [str(name) for name in space.values("hardware")] if space else None
+    chips = _names(hardware)
     for chip, figures in stated.items():
         if not isinstance(figures, dict):
             faults.add(("assume", chip), f'{chip} = {figures!r}: write "{chip}".figure = "quantity"')
             continue
-        if chips is not None and chip not in chips:
+        if chip not in chips:
             close = nearest(chip, chips)
             faults.add(("assume", chip), f'"{chip}" is not on the hardware axis{close}: add it there or drop this')
             continue
@@ -105,9 +123,10 @@ def _check_assumption(chip: str, figure: str, quantity: str, faults: LocatedFaul
         faults.absorb(("assume", chip, figure), error)
 
 
-def check_slice(stated: object, space: Space | None, faults: LocatedFaults) -> Mapping[str, tuple[Value, ...]]:
+def check_slice(stated: object, checked_space: CheckedSpace, faults: LocatedFaults) -> Mapping[str, tuple[Value, ...]]:
     """[sweep.slice]: dimension -> the values stored, each on the grid, in grid order; none unless it is a table."""
-    checked = {}
+    checked: dict[str, tuple[Value, ...]] = {}
+    space = checked_space.space
     for name, what in stated.items() if isinstance(stated, dict) else ():
         path = ("sweep", "slice", name)
         try:
@@ -115,20 +134,17 @@ def check_slice(stated: object, space: Space | None, faults: LocatedFaults) -> M
         except InputError as error:
             faults.absorb(path, error)
             continue
-        if space is None:
+        if name in checked_space.faulty:
             continue
         fault = _slice_fault(name, values, space)
         if fault:
             faults.add(path, fault)
             continue
         checked[name] = tuple(value for value in space.values(name) if value in values)
-    if space is not None:
-        stored = [dim for dim in space.dims if len(checked.get(dim, space.values(dim))) > 1]
-        if len(stored) > MOST_DIMENSIONS:
-            fault = (
-                f"{len(stored)} axes are stored with several values, the most is {MOST_DIMENSIONS}: fix or slice some"
-            )
-            faults.add(("space",), fault)
+    stored = [dim for dim in space.dims if len(checked.get(dim, space.values(dim))) > 1]
+    if len(stored) > MOST_DIMENSIONS:
+        fault = f"{len(stored)} axes are stored with several values, the most is {MOST_DIMENSIONS}: fix or slice some"
+        faults.add(("space",), fault)
     return checked
 
 

@@ -42,11 +42,13 @@ def axis_values_written(space: Space) -> dict[str, list[Value]]:
 
 
 def _axes(space: Space) -> list[str]:
+    """Tied axes last: where a space has them once every axis is stated."""
     written = axis_values_written(space)
     stated = {
         name: space.leader.get(name, values if len(values) > 1 else values[0]) for name, values in written.items()
     }
-    return [f"{name} = {_toml(what)}" for name, what in stated.items()]
+    ordered = sorted(stated, key=lambda name: name in space.leader)
+    return [f"{name} = {_toml(stated[name])}" for name in ordered]
 
 
 def _objectives(study: Study) -> list[str]:

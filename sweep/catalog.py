@@ -1,0 +1,185 @@
+"""What the catalogue holds, as plain records: hardware, models, engines, studies, axes, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from kvwall.objectives.register import LABELS, NOT_BUILT, metric_register
+from kvwall.spaces.axes import AXES, Axis, axis_named
+from kvwall.spaces.axes import NOT_BUILT as AXES_NOT_BUILT
+from kvwall.spaces.errors import InputError, nearest
+from kvwall.spaces.hardware import FIGURES, Figure, Hardware, display, hardware_names, load_hardware
+from kvwall.spaces.models.layers import Model
+from kvwall.spaces.models.load import load_model, model_names
+from kvwall.sweep.study import Study, study_names
+
+Entry = dict[str, Any]
+
+_ENGINES: Final[Mapping[str, str]] = {"ideal": "all memory is usable, pages of one token, no overhead"}
+_CLASSES: Final = ("query_output", "key_value", "ffn", "head", "embedding")
+
+
+def section_named(name: str) -> Section:
+    """The section of this name. Raises InputError with the nearest names."""
+    if name == "tiers":
+        raise InputError("catalog tiers is not built yet: only host memory exists as a tier (axis placement_host)")
+    if name not in SECTIONS:
+        raise InputError(f'catalog has no section "{name}"{nearest(name, SECTIONS)}: use one of {", ".join(SECTIONS)}')
+    return SECTIONS[name]
+
+
+def hardware_list() -> list[Entry]:
+    """Every device with its main figures; null where no source states one."""
+    return [_hardware_line(load_hardware(name)) for name in hardware_names()]
+
+
+def _hardware_line(chip: Hardware) -> Entry:
+    main = ("memory_capacity", "memory_bandwidth", "bf16_flops", "scale_up_bandwidth", "host_link_bandwidth")
+    figures: dict[str, Figure | None] = {field: getattr(chip, field) for field in main}
+    values = {field: figure.value if figure else None for field, figure in figures.items()}
+    return {"name": chip.name, "product": chip.product, "status": chip.status} | values
+
+
+def hardware_entry(name: str) -> Entry:
+    """One device: every figure with value, unit, source and note; null where no source states it."""
+    chip = load_hardware(name)
+    described = {key: value for key, value in vars(chip).items() if isinstance(value, str)}
+    figures = {field: _figure(field, getattr(chip, field)) for field in FIGURES}
+    return described | {"figures": figures, "flags": list(chip.flags)}
+
+
+def _figure(field: str, figure: Figure | None) -> Entry | None:
+    if figure is None:
+        return None
+    shown = {"unit": FIGURES[field].unit, "shown": display(field, figure.value)}
+    return {"value": figure.value} | shown | {"source": figure.source, "note": figure.note}
+
+
+def model_list() -> list[Entry]:
+    """Every model; one whose layout is not supported yet says why."""
+    return [_model_line(name) for name in model_names()]
+
+
+def _model_line(name: str) -> Entry:
+    try:
+        model = load_model(name)
+    except InputError as error:
+        return {"name": name, "supported": False, "reason": "; ".join(error.faults).removeprefix(f"{name}: ")}
+    return {
+        "name": name,
+        "supported": True,
+        "parameters_total": model.parameters_total,
+        "kv_bytes_per_token_all_layers": model.kv_bytes_per_token,
+        "layers": model.layers,
+        "max_positions": model.max_positions,
+        "weight_bits": model.ffn_payload_bits,
+    }
+
+
+def model_entry(name: str) -> Entry:
+    """One model, counted from its architecture; KV at 16 bits per element."""
+    model = load_model(name)
+    return {
+        "name": model.name,
+        "model_type": model.model_type,
+        "source": model.source,
+        "parameters_total": model.parameters_total,
+        "parameters_active": model.parameters_active,
+        "kv_bytes_per_token_growing": model.kv_bytes_per_token,
+        "kv_bytes_per_token_all_layers": model.kv_bytes_per_token,
+        "state_bytes_per_sequence": 0,
+        "weight_bits": model.ffn_payload_bits,
+        "weight_bits_stored": {each: getattr(model, f"{each}_bits") for each in _CLASSES},
+        "parameters_by_class": _by_class(model),
+        "layers": [asdict(group) for group in model.groups],
+        "hidden": model.hidden,
+        "intermediate": model.intermediate,
+        "vocab": model.vocab,
+        "max_positions": model.max_positions,
+        "tied_embeddings": model.tied_embeddings,
+        "flags": list(model.flags),
+    }
+
+
+def _by_class(model: Model) -> Entry:
+    return {each: getattr(model, each) for each in (*_CLASSES, "vectors")}
+
+
+def engine_list() -> list[Entry]:
+    """The engines whose memory rules exist."""
+    return [{"name": name, "meaning": meaning} for name, meaning in _ENGINES.items()]
+
+
+def engine_entry(name: str) -> Entry:
+    """One engine."""
+    return {"name": AXES["engine"].check(name), "meaning": _ENGINES[name]}
+
+
+def study_list() -> list[Entry]:
+    """The shipped studies."""
+    return [_study_line(Study.load(name)) for name in study_names()]
+
+
+def _study_line(study: Study) -> Entry:
+    objectives = [f"{each.sense} {each.metric}" for each in study.objectives]
+    return {"name": study.name, "points": study.space.size, "mode": study.mode, "objectives": objectives}
+
+
+def study_entry(name: str) -> Entry:
+    """One study: its grid, objectives and constraints, and its text."""
+    study = Study.load(name)
+    grid = dict(zip(study.space.dims, study.space.shape, strict=True))
+    constraints = [str(each) for each in study.constraints]
+    return _study_line(study) | {"dimensions": grid, "constraints": constraints, "text": study.text}
+
+
+def axis_list() -> list[Entry]:
+    """The axes of a design, and those that are not supported yet."""
+    built = [_axis_line(axis) for axis in AXES.values()]
+    return [*built, *({"name": name, "supported": False, "reason": "not supported yet"} for name in AXES_NOT_BUILT)]
+
+
+def axis_entry(name: str) -> Entry:
+    """One axis."""
+    return _axis_line(axis_named(name.replace("-", "_")))
+
+
+def _axis_line(axis: Axis) -> Entry:
+    described = {"name": axis.name, "supported": True, "kind": axis.kind, "neutral": axis.neutral}
+    return described | {"required": axis.required, "allowed": axis.allowed, "meaning": axis.meaning}
+
+
+def metric_list() -> list[Entry]:
+    """Metrics and labels, and metrics that are null so far."""
+    metrics = [
+        {"name": name, "unit": metric.unit, "evidence": metric.evidence, "meaning": metric.meaning}
+        for name, metric in metric_register("aggregate").items()
+    ]
+    for entry in metrics[:]:
+        if entry["name"] in {"quality_loss", "quality_loss_upper"}:
+            entry["meaning"] = entry["meaning"].replace("task aggregate", "the asked task")
+    labels = [{"name": n, "values": list(label.meanings), "meaning": label.meaning} for n, label in LABELS.items()]
+    return [*metrics, *labels, *({"name": name, "reason": reason} for name, reason in NOT_BUILT.items())]
+
+
+def metric_entry(name: str) -> Entry:
+    """One metric or label."""
+    entries = {entry["name"]: entry for entry in metric_list()}
+    if name not in entries:
+        raise InputError(f'metric "{name}" is unknown{nearest(name, entries)}: `kvwall catalog metrics` lists them')
+    return entries[name]
+
+
+Section = tuple[Callable[[], list[Entry]], Callable[[str], Entry]]
+"""How a section is listed, and how one entry is read."""
+
+SECTIONS: Final[Mapping[str, Section]] = {
+    "hardware": (hardware_list, hardware_entry),
+    "models": (model_list, model_entry),
+    "engines": (engine_list, engine_entry),
+    "studies": (study_list, study_entry),
+    "axes": (axis_list, axis_entry),
+    "metrics": (metric_list, metric_entry),
+}

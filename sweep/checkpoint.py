@@ -1,0 +1,38 @@
+"""Where a streamed grid stands, on disk: an interrupted stream goes on from there."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kvwall.sweep.store.atomic import write_atomically
+
+NAME = "stream.npz"
+_HASH = "spec_hash"
+
+
+def save(folder: Path, spec_hash: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Write the arrays atomically. Raises InputError where the disk refuses."""
+    image = io.BytesIO()
+    np.savez(image, **{_HASH: np.array(spec_hash), **arrays})
+    write_atomically(folder / NAME, image.getvalue())
+
+
+def load(folder: Path, spec_hash: str) -> dict[str, np.ndarray[Any, Any]] | None:
+    """The arrays, or None where there are none of this study; a damaged file counts as none."""
+    try:
+        with np.load(folder / NAME, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return None
+    return found if str(found.pop(_HASH, "")) == spec_hash else None
+
+
+def remove(folder: Path) -> None:
+    """The stream is complete."""
+    (folder / NAME).unlink(missing_ok=True)

@@ -1,0 +1,164 @@
+"""`kvwall catalog`: what the catalogue holds, as lists and single entries."""
+
+from __future__ import annotations
+
+import json as json_text
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from kvwall.spaces.hardware import display
+from kvwall.sweep.catalog import SECTIONS, Entry, section_named
+from kvwall.sweep.readable import bytes_text, number_text
+from kvwall.sweep.terminal import new_table, terminal
+
+_FIGURES: Final = ("memory_capacity", "memory_bandwidth", "bf16_flops", "scale_up_bandwidth", "host_link_bandwidth")
+
+
+def command(
+    section: Annotated[str | None, typer.Argument(help=", ".join(SECTIONS), show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME|PATH]", show_default=False)] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout")] = False,
+) -> None:
+    """What the catalogue holds: a section's list, or one entry by name or by the path of a file of your own."""
+    if section is None:
+        _overview(json)
+        return
+    listed, entry_named = section_named(section)
+    if name is None:
+        entries = listed()
+        if json:
+            _print_json({section: entries})
+        else:
+            _TABLES[section](entries)
+        return
+    entry = entry_named(name)
+    if json:
+        _print_json(entry)
+    else:
+        _print_entry(entry)
+
+
+def _print_json(value: Entry) -> None:
+    typer.echo(json_text.dumps(value, allow_nan=False, indent=2))
+
+
+def _overview(json: bool) -> None:
+    counts = {section: len(listed()) for section, (listed, _) in SECTIONS.items()}
+    if json:
+        _print_json(counts)
+        return
+    console = terminal()
+    for section, count in counts.items():
+        console.print(f"{section:10}{count:4}   kvwall catalog {section}")
+
+
+def _print_table(headings: Mapping[str, bool], rows: Sequence[Sequence[str]]) -> None:
+    """A table; a heading is True where its column is numbers."""
+    console = terminal()
+    table = new_table(console)
+    for heading, numbers in headings.items():
+        first = heading == next(iter(headings))
+        table.add_column(heading, justify="right" if numbers else "left", overflow="fold", no_wrap=first)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _hardware(entries: Sequence[Entry]) -> None:
+    def shown(entry: Entry, field: str) -> str:
+        return display(field, entry[field]) if entry[field] is not None else "-"
+
+    headings = {"name": False, "memory": True, "bandwidth": True, "BF16": True, "scale-up": True, "host link": True}
+    rows = [
+        [entry["name"] + ("" if entry["status"] == "shipping" else " *"), *(shown(entry, field) for field in _FIGURES)]
+        for entry in entries
+    ]
+    _print_table(headings, rows)
+    terminal().print("* announced, not shipping    - no source states it (give it with --assume)", style="dim")
+
+
+def _models(entries: Sequence[Entry]) -> None:
+    rows = []
+    for entry in entries:
+        if entry["supported"]:
+            limit = number_text(entry["max_positions"]) if entry["max_positions"] else "-"
+            size, kv = f"{entry['parameters_total'] / 1e9:,.2f}e9", bytes_text(entry["kv_bytes_per_token_all_layers"])
+            rows.append([entry["name"], size, kv, limit, f"{entry['weight_bits']} bit"])
+    _print_table({"name": False, "parameters": True, "KV per token": True, "context": True, "weights": True}, rows)
+    console = terminal()
+    console.print("\nLayouts not supported yet:")
+    for entry in entries:
+        if not entry["supported"]:
+            console.print(f"  {entry['name']}: {entry['reason']}", style="dim", markup=False)
+
+
+def _axes(entries: Sequence[Entry]) -> None:
+    built = [entry for entry in entries if entry["supported"]]
+    rows = [
+        [e["name"], "required" if e["required"] else number_text(e["neutral"]), e["meaning"], e["allowed"]]
+        for e in built
+    ]
+    _print_table({"axis": False, "neutral": False, "meaning": False, "allowed": False}, rows)
+    absent = ", ".join(entry["name"] for entry in entries if not entry["supported"])
+    terminal().print(f"Not supported yet: {absent}.", style="dim")
+
+
+def _metrics(entries: Sequence[Entry]) -> None:
+    rows = [
+        [entry["name"], entry.get("unit", ""), entry.get("meaning") or f"null: {entry['reason']}", _values(entry)]
+        for entry in entries
+    ]
+    _print_table({"name": False, "unit": False, "meaning": False, "evidence or values": False}, rows)
+
+
+def _values(entry: Entry) -> str:
+    return str(entry.get("evidence") or ", ".join(entry.get("values", [])))
+
+
+def _engines(entries: Sequence[Entry]) -> None:
+    _print_table({"name": False, "meaning": False}, [[entry["name"], entry["meaning"]] for entry in entries])
+
+
+def _studies(entries: Sequence[Entry]) -> None:
+    rows = [[e["name"], f"{e['points']:,}", e["mode"], "; ".join(e["objectives"])] for e in entries]
+    _print_table({"name": False, "points": True, "mode": False, "objectives": False}, rows)
+
+
+_TABLES: Final[Mapping[str, Callable[[Sequence[Entry]], None]]] = {
+    "hardware": _hardware,
+    "models": _models,
+    "engines": _engines,
+    "studies": _studies,
+    "axes": _axes,
+    "metrics": _metrics,
+}
+
+
+def _print_entry(entry: Entry) -> None:
+    """Any entry, key by key; a figure with its source on the lines below."""
+    console = terminal()
+    for key, value in entry.items():
+        if key == "figures":
+            for field, figure in value.items():
+                console.print(_figure_lines(field, figure), markup=False)
+        elif key == "text":
+            console.print(f"\n{value}", markup=False)
+        elif value not in ("", [], {}):
+            console.print(f"{key}: {_plain(value)}", markup=False)
+
+
+def _figure_lines(field: str, figure: Entry | None) -> str:
+    if figure is None:
+        return f"{field}: no source"
+    note = f"\n    note: {figure['note']}" if figure["note"] else ""
+    return f"{field}: {figure['shown']}\n    source: {figure['source']}{note}"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_plain(each)}" for key, each in value.items())
+    if isinstance(value, list):
+        return "; ".join(_plain(each) for each in value)
+    return "not stated" if value is None else number_text(value)

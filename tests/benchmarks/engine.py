@@ -1,0 +1,153 @@
+"""How fast the engine streams a grid, against the very same laws in NumPy. Prints one JSON object.
+
+Every metric, label and status of every point is computed and reduced, the exact front is found, nothing is stored.
+NumPy runs the same traced program, operation by operation, on blocks of the size that suits it best.
+
+    python tests/benchmarks/engine.py [STUDY] [--repeats N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import time
+
+import jax
+import numpy as np
+
+from kvwall.sweep.run import problem_of
+from kvwall.sweep.stream import Stream
+from kvwall.sweep.study import Study
+
+NUMPY_POINTS_PER_BLOCK = 2**17
+NUMPY_BLOCKS = 40
+
+UFUNCS = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "max": np.maximum, "min": np.minimum,
+    "neg": np.negative, "floor": np.floor, "ceil": np.ceil, "log": np.log, "exp": np.exp, "log1p": np.log1p,
+    "expm1": np.expm1, "pow": np.power, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+    "gt": np.greater, "ge": np.greater_equal, "and": np.logical_and, "or": np.logical_or, "not": np.logical_not,
+    "abs": np.abs, "sign": np.sign, "square": np.square,
+}  # fmt: skip
+
+
+def run_in_numpy(program, arguments):
+    """Evaluate a traced program with NumPy; broadcasts stay views."""
+    jaxpr = program.jaxpr
+    found = dict(zip(jaxpr.constvars, map(np.asarray, program.consts), strict=True))
+    found.update(zip(jaxpr.invars, arguments, strict=True))
+
+    def read(variable):
+        return np.asarray(variable.val, variable.aval.dtype) if hasattr(variable, "val") else found[variable]
+
+    for equation in jaxpr.eqns:
+        results = operation(equation, [read(variable) for variable in equation.invars])
+        found.update(zip(equation.outvars, results, strict=True))
+    return [read(variable) for variable in jaxpr.outvars]
+
+
+def operation(equation, values):
+    name, params = equation.primitive.name, equation.params
+    if name == "div" and np.issubdtype(np.asarray(values[0]).dtype, np.integer):
+        return [np.floor_divide(*values)]  # of positions, which are not negative
+    if name in UFUNCS:
+        return [UFUNCS[name](*values)]
+    match name:
+        case "pjit" | "jit":
+            return run_in_numpy(params["jaxpr"], values)
+        case "select_n":
+            return [np.where(values[0], values[2], values[1])]
+        case "rem":
+            return [np.fmod(*values)]
+        case "integer_pow":
+            return [values[0] ** params["y"]]
+        case "convert_element_type":
+            return [np.asarray(values[0]).astype(params["new_dtype"])]
+        case "broadcast_in_dim":
+            shape = [1] * len(params["shape"])
+            for place, size in zip(params["broadcast_dimensions"], np.shape(values[0]), strict=True):
+                shape[place] = size
+            return [np.broadcast_to(np.reshape(values[0], shape), params["shape"])]
+        case "reshape":
+            return [np.reshape(values[0], params["new_sizes"])]
+        case "squeeze":
+            return [np.squeeze(values[0], params["dimensions"])]
+        case "slice":
+            cuts = zip(params["start_indices"], params["limit_indices"], strict=True)
+            return [values[0][tuple(slice(start, stop) for start, stop in cuts)]]
+        case "iota":
+            shape = [n if d == params["dimension"] else 1 for d, n in enumerate(params["shape"])]
+            return [np.broadcast_to(np.arange(max(shape), dtype=params["dtype"]).reshape(shape), params["shape"])]
+        case "optimization_barrier" | "copy" | "stop_gradient":
+            return list(values)
+        case "gather":
+            return [np.asarray(gather(*map(np.asarray, values), **params))]
+        case "stack":
+            return [np.stack(values, params["axis"])]
+        case "concatenate":
+            return [np.concatenate(values, params["dimension"])]
+        case "reduce_sum" | "reduce_max" | "reduce_min" | "reduce_and" | "reduce_or":
+            reducer = {"sum": np.sum, "max": np.max, "min": np.min, "and": np.all, "or": np.any}[name[7:]]
+            return [reducer(values[0], params["axes"])]
+        case "reduce":
+            kinds = [one.primitive.name for one in params["jaxpr"].jaxpr.eqns]
+            reducer = {"add": np.sum, "max": np.max, "min": np.min}
+            count = len(kinds)
+            return [reducer[kind](value, 1) for kind, value in zip(kinds, values[:count], strict=True)]
+    raise NotImplementedError(f"no NumPy counterpart for {name}")
+
+
+def gather(operand, where, **params):
+    """Table look-ups: small, so JAX does them here too."""
+    return jax.lax.gather_p.bind(operand, where, **params)
+
+
+def numpy_rate(stream: Stream) -> float:
+    """Points per second of both passes in NumPy."""
+    seconds_per_point = 0.0
+    for reducer in stream.reducers(NUMPY_POINTS_PER_BLOCK):
+        program = jax.make_jaxpr(reducer.reduce)(np.int32(0))
+        layout = reducer.layout
+        starts = range(0, layout.row_count - reducer.rows_per_call, reducer.rows_per_call)[:NUMPY_BLOCKS] or [0]
+        run_in_numpy(program, [np.int32(0)])
+        began = time.perf_counter()
+        for start in starts:
+            run_in_numpy(program, [np.int32(start)])
+        points = len(starts) * reducer.rows_per_call * layout.column_count
+        seconds_per_point += (time.perf_counter() - began) / points
+    return 1 / seconds_per_point
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("study", nargs="?", default="memory-wall")
+    parser.add_argument("--repeats", type=int, default=5)
+    arguments = parser.parse_args()
+    stream = Stream(problem_of(Study.load(arguments.study)))
+    runs = [stream.run() for _ in range(arguments.repeats)]
+    points = stream.space.size
+    rates = sorted(points / run.seconds for run in runs)
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    in_numpy = numpy_rate(stream)
+    print(
+        json.dumps(
+            {
+                "points": points,
+                "points_per_second": statistics.median(rates),
+                "points_per_second_runs": rates,
+                "numpy_points_per_second": in_numpy,
+                "speedup_over_numpy": statistics.median(rates) / in_numpy,
+                "compile_seconds": runs[0].compile_seconds,
+                "peak_rss_bytes": rss,
+                "front_size": len(runs[0].front),
+                "rows": runs[0].rows,
+                "rows_searched": runs[0].rows_searched,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,497 @@
+"""The command line on single designs and the catalogue: what is asked for, what is refused, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import kvwall as kv
+from kvwall.objectives.register import NOT_BUILT as METRICS_NOT_BUILT
+from kvwall.objectives.register import metric_register
+from kvwall.spaces.axes import AXES, NOT_BUILT
+from kvwall.spaces.errors import InputError
+from kvwall.spaces.hardware import hardware_names
+from kvwall.spaces.models.load import loadable_model_names, model_names
+from kvwall.sweep.cli import COMMANDS, run
+from kvwall.sweep.equation import FUNCTIONS, Sheet
+from kvwall.sweep.explain import explain
+from kvwall.sweep.single import single_design
+
+ROOT = Path(__file__).parent.parent
+LLAMA = "meta-llama/Meta-Llama-3-70B"
+BASE = ("evaluate", "--model", LLAMA, "--hardware", "h100-sxm", "--tensor-parallel", "8", "--batch", "4")
+FITS = (*BASE, "--context", "4096")
+
+
+def reject_constant(text: str) -> float:
+    raise AssertionError(f"{text} is no JSON number")
+
+
+@pytest.fixture
+def kvwall(capsys):
+    """Run a command line in this process: exit code, standard output, standard error."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(list(arguments))
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
+
+
+@pytest.fixture
+def answer(kvwall):
+    """Run with --json and parse strictly: one object, no NaN, nothing else on standard output."""
+
+    def call(*arguments: str, code: int = 0) -> dict:
+        ended, out, err = kvwall(*arguments, "--json")
+        assert ended == code, err
+        return json.loads(out, parse_constant=reject_constant)
+
+    return call
+
+
+def program(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kvwall.sweep.cli", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+# --- evaluate -------------------------------------------------------------------------------------
+
+
+def test_evaluate_answers_every_metric_of_the_contract(answer):
+    found = answer(*FITS)
+    assert set(found["metrics"]) == {*metric_register("aggregate"), *METRICS_NOT_BUILT}
+    assert set(found["units"]) == set(found["metrics"])
+    assert set(found["labels"]) == {"phase", "regime", "bound_by", "status"}
+    assert set(found["evidence"].values()) <= {"derived", "calibrated", "reported"}
+    assert set(found["inputs"]) == set(AXES)
+    nulls = {name for name, value in found["metrics"].items() if value is None}
+    assert nulls == set(METRICS_NOT_BUILT)
+    assert nulls <= set(found["reasons"])
+
+
+def test_every_null_has_a_reason_and_every_reason_a_null(answer):
+    found = answer(*FITS, "--placement-host", "1")
+    assert found["metrics"]["max_context"] is None
+    assert "no limit" in found["reasons"]["max_context"]
+    assert {name for name, value in found["metrics"].items() if value is None} == set(found["reasons"])
+
+
+def test_what_does_not_fit_is_told_in_full_and_exits_3(answer, kvwall):
+    found = answer(*BASE, "--context", "1000000", code=3)
+    assert found["labels"]["status"] == "memory"
+    assert found["labels"]["phase"] == "capacity"
+    assert found["metrics"]["memory_margin"] < 0
+    assert found["metrics"]["tokens_per_second"] > 0
+    code, out, _ = kvwall(*BASE, "--context", "1000000")
+    assert code == 3
+    assert "Does not fit" in out
+    assert "tokens_per_second" in out
+
+
+def test_missing_figure_makes_times_and_what_binds_null_and_names_the_remedy(answer):
+    on_b200 = ("evaluate", "--model", LLAMA, "--hardware", "b200-sxm", "--context", "4096", "--placement-host", "0.5")
+    found = answer(*on_b200, code=3)
+    assert found["labels"] == {"phase": "weight", "regime": None, "bound_by": None, "status": "unsourced_input"}
+    for name in ("tokens_per_second", "time_per_output_token", "energy_per_token", "regime", "bound_by"):
+        assert '--assume host_link_bandwidth="64 GB/s"' in found["reasons"][name]
+    assert found["metrics"]["weight_bytes_read"] > 0
+    mended = answer(*on_b200, "--assume", "host_link_bandwidth=64 GB/s")
+    assert mended["labels"]["status"] == "ok"
+    assert any("assumed: host_link_bandwidth = 64 GB/s" in flag for flag in mended["flags"])
+
+
+def test_impossible_layout_is_explained(answer):
+    on_three = ("--tensor-parallel", "3", "--context", "4096")
+    found = answer("evaluate", "--model", LLAMA, "--hardware", "h100-sxm", *on_three, code=3)
+    assert found["labels"]["status"] == "layout"
+    assert "does not divide 64 query heads" in found["why"]
+
+
+def test_dashes_and_underscores_are_one_option(answer):
+    assert answer(*FITS, "--key-bits", "8") == answer(*FITS, "--key_bits=8")
+
+
+def test_whole_numbers_may_be_written_with_exponents(answer):
+    assert answer(*BASE, "--context", "1e4")["inputs"]["context"] == 10_000
+
+
+def test_a_tied_axis_follows_its_leader(answer):
+    assert answer(*FITS, "--key-bits", "4", "--value-bits", "key_bits")["inputs"]["value_bits"] == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag"),
+    [
+        (("--context", "8193"), "context 8,193 exceeds the model's stated 8,192"),
+        (("--context", "8192"), None),
+        (("--context", "8000", "--output-tokens", "500"), "context 8,000 with 500 output tokens exceeds"),
+        (("--context", "4096", "--placement-host", "0.1"), "host memory capacity is not limited"),
+        (("--context", "4096", "--key-bits", "1.5"), "key_bits below 2 extrapolates"),
+        (("--context", "4096", "--retention", "0.01"), "0.01 of the tokens kept, below 0.016, extrapolates"),
+        (("--context", "200000", "--value-bits", "4"), "context beyond 128k tokens extrapolates"),
+        (("--context", "4096", "--price-basis", "list"), "written off over 4 years"),
+        (("--context", "4096", "--weight-bits", "4", "--task", "retrieval_hard"), "borrowed from"),
+    ],
+)
+def test_flags(answer, kvwall, arguments, flag):
+    _, out, _ = kvwall(*BASE, *arguments, "--json")
+    flags = json.loads(out)["flags"]
+    assert (flags == []) if flag is None else any(flag in one for one in flags)
+
+
+def test_announced_hardware_is_flagged(answer):
+    found = answer("evaluate", "--model", LLAMA, "--hardware", "ascend-960", "--context", "100", code=3)
+    assert "ascend-960: announced: vendor target, not a product" in found["flags"]
+
+
+def test_quality_is_of_the_asked_task_and_confidence(answer):
+    design = (*FITS, "--key-bits", "2", "--value-bits", "2")
+    easy, hard = (answer(*design, "--task", "retrieval", "--confidence", level)["metrics"] for level in ("0.5", "0.99"))
+    assert easy["quality_loss"] == easy["quality_loss_retrieval"] == hard["quality_loss"]
+    assert hard["quality_loss_upper"] > easy["quality_loss_upper"]
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+def test_all_faults_are_reported_together_without_output(kvwall):
+    code, out, err = kvwall(
+        "evaluate", "--model", "meta-llama/Meta-Llama-3-70", "--hadware", "h100-sxm", "--hardware", "h100",
+        "--batch", "0.5 batch", "--context", "-1", "--key-bits", "nan", "--read-fraction", "0.5", "--assume", "tdp",
+        "--task", "agregate", "--confidence", "2", "--mode", "estimate", "stray", "--json",
+    )  # fmt: skip
+    assert code == 2
+    assert out == ""
+    for fault in (
+        "did you mean meta-llama/Meta-Llama-3-70B",
+        "--hadware is no option (did you mean --hardware?)",
+        '"h100" is no hardware of the catalogue',
+        "batch = '0.5 batch' is not a number",
+        "context = -1 is out of range",
+        "key_bits = nan is out of range",
+        '"read_fraction" is not supported yet',
+        "--assume tdp: write FIGURE=",
+        'task "agregate" is unknown (did you mean aggregate',
+        "confidence 2.0 is outside 0.5 to 0.99",
+        'mode "estimate" is not built yet',
+        '"stray" belongs to no option',
+    ):
+        assert fault in err
+    assert len(err.splitlines()) == 12
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("axis", NOT_BUILT)
+def test_axes_without_laws_are_refused_and_never_ignored(kvwall, axis):
+    code, _, err = kvwall(*FITS, f"--{axis.replace('_', '-')}", "1")
+    assert code == 2
+    assert f'axis "{axis}" is not supported yet' in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (("--batch", "1", "--batch", "2"), "batch is given 3 times (4, 1, 2): give it once"),
+        (("--context", "1.5"), "context = 1.5 is not whole"),
+        (("--context", "1e400"), "context = inf is out of range"),
+        (("--context", "9" * 400), "context = inf is out of range"),
+        (("--context", "1,2"), "context = '1,2' is not a number"),
+        (("--context", "5", "--question-visible", "maybe"), "question_visible = 'maybe': it is true or false"),
+        (("--context", "5", "--quantizer", "naiv"), 'quantizer "naiv" is unknown (did you mean naive'),
+        (("--context", "5", "--assume", 'memory_bandwidth="3.35 GB/s"'), "did you mean TB/s?"),
+        (("--context", "5", "--assume", "memory_bandwith=3 TB/s"), '"memory_bandwith" is no figure (did you mean'),
+        (("--context", "5", "--confidence", "x"), '--confidence "x" is not a number'),
+        (("--context",), "requires an argument"),
+        ((), "context is missing"),
+    ],
+)
+def test_wrong_values_are_named_with_what_is_allowed(kvwall, arguments, fault):
+    code, out, err = kvwall(*BASE, *arguments)
+    assert code == 2
+    assert fault in err
+    assert out == ""
+
+
+@pytest.mark.parametrize("content", ["", "[", "[]", '{"model_type": "llama"}', '{"model_type": "mixtral"}', "\x00"])
+def test_a_bad_model_file_is_no_traceback(kvwall, tmp_path, content):
+    file = tmp_path / "config.json"
+    file.write_text(content)
+    code, _, err = kvwall("evaluate", "--model", str(file), "--hardware", "h100-sxm", "--context", "100")
+    assert code == 2
+    assert str(file) in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (("evaluat",), '"evaluat" is no command (did you mean evaluate?)'),
+        (("catalog", "hardwar"), 'no section "hardwar" (did you mean hardware?)'),
+        (("catalog", "tiers"), "not built yet"),
+        (("catalog", "hardware", "h100"), "did you mean h100-sxm"),
+        (("catalog", "metrics", "tokens"), 'metric "tokens" is unknown'),
+        (("catalog", "axes", "read_fraction"), "not supported yet"),
+        (("catalog", "engines", "vllm"), 'engine "vllm" is unknown'),
+        (("catalog", "--jsn"), "--jsn"),
+        (("--jsn",), "--jsn"),
+    ],
+)
+def test_wrong_commands_exit_2_with_a_sentence(kvwall, arguments, fault):
+    code, out, err = kvwall(*arguments)
+    assert code == 2
+    assert fault in err
+    assert out == ""
+
+
+def test_interrupt_exits_130(kvwall, monkeypatch):
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kvwall.sweep.commands.evaluate.single_design", interrupted)
+    code, out, _ = kvwall(*FITS)
+    assert code == 130
+    assert out == ""
+
+
+# --- crossover ------------------------------------------------------------------------------------
+
+
+def test_crossover_lists_the_product_of_its_lists(answer):
+    rows = answer("crossover", "--model", f"{LLAMA},paper/llama-3-70b", "--hardware", "h100-sxm", "--batch", "1,32")
+    assert [(row["model"], row["batch"]) for row in rows["rows"]] == [
+        (LLAMA, 1), (LLAMA, 32), ("paper/llama-3-70b", 1), ("paper/llama-3-70b", 32),
+    ]  # fmt: skip
+    for row in rows["rows"]:
+        assert row["crossover_context_time"] is None
+        assert "estimate" in row["reason"]
+
+
+def test_crossover_agrees_with_evaluate(answer):
+    remedy = ("--key-bits", "4", "--value-bits", "2", "--kv-group-size", "64", "--residual-window", "128",
+              "--retention", "0.5", "--sink-tokens", "4", "--tensor-parallel", "16")  # fmt: skip
+    design = ("--model", LLAMA, "--hardware", "gb200-nvl72", "--batch", "8")
+    row = answer("crossover", *design, *remedy)["rows"][0]
+    single = answer("evaluate", *design, *remedy, "--context", "4096")
+    assert row["crossover_context_bytes"] == pytest.approx(single["metrics"]["crossover_context_bytes"], rel=1e-12)
+
+
+def test_crossover_beyond_the_stated_context_is_flagged(answer, kvwall):
+    design = ("crossover", "--model", LLAMA, "--hardware", "h100-sxm", "--batch", "1,1024")
+    far, near = answer(*design)["rows"]
+    assert far["flags"] == ["beyond the model's stated context of 8,192"]
+    assert near["flags"] == []
+    assert "8,192" in kvwall(*design)[1]
+
+
+def test_crossover_reports_faults_of_every_list(kvwall):
+    code, _, err = kvwall("crossover", "--model", "q", "--hardware", "h100-sxm", "--batch", "1,x,0", "--foo", "1")
+    assert code == 2
+    for fault in ("batch = 'x' is not a number", "batch = 0 is out of range", "model 'q' is not", "--foo is no option"):
+        assert fault in err
+    assert len(err.splitlines()) == 4
+
+
+# --- catalog --------------------------------------------------------------------------------------
+
+
+def test_catalog_model_has_the_contract_s_shape(answer):
+    found = answer("catalog", "models", LLAMA)
+    assert found["parameters_total"] == found["parameters_active"] == 70_553_706_496
+    assert found["kv_bytes_per_token_growing"] == found["kv_bytes_per_token_all_layers"] == 327_680
+    assert found["state_bytes_per_sequence"] == 0
+    assert found["weight_bits"] == 16
+    assert sum(group["layers"] for group in found["layers"]) == 80
+
+
+def test_catalog_marks_models_whose_layout_is_not_supported(answer):
+    models = {entry["name"]: entry for entry in answer("catalog", "models")["models"]}
+    assert set(models) == set(model_names())
+    assert {name for name, entry in models.items() if entry["supported"]} == set(loadable_model_names())
+    assert all(entry["reason"] for entry in models.values() if not entry["supported"])
+
+
+def test_catalog_hardware_shows_value_unit_source_and_gaps(answer):
+    found = answer("catalog", "hardware", "b200-sxm")
+    bandwidth = found["figures"]["memory_bandwidth"]
+    assert (bandwidth["value"], bandwidth["unit"], bandwidth["shown"]) == (7.7e12, "byte/s", "7.7 TB/s")
+    assert bandwidth["source"]
+    assert found["figures"]["host_link_bandwidth"] is None
+    assert {entry["name"] for entry in answer("catalog", "hardware")["hardware"]} == set(hardware_names())
+
+
+def test_catalog_reads_a_file_of_one_s_own(answer, tmp_path):
+    chip = tmp_path / "mine.toml"
+    chip.write_text('[memory_capacity]\nvalue = "80 GiB"\n[memory_bandwidth]\nvalue = "3 TB/s"\n')
+    assert answer("catalog", "hardware", str(chip))["figures"]["memory_bandwidth"]["value"] == 3e12
+
+
+@pytest.mark.parametrize("section", ["hardware", "models", "engines", "studies", "axes", "metrics"])
+def test_catalog_lists_are_ascii_where_there_is_no_terminal(kvwall, section):
+    code, out, _ = kvwall("catalog", section)
+    assert code == 0
+    assert out.isascii()
+    assert len(out.splitlines()) > 2
+
+
+# --- explain --------------------------------------------------------------------------------------
+
+CALCULATOR = {"min": min, "max": max, "ceil": math.ceil, "ln": math.log, "exp": math.exp}
+EXPLAINED = [
+    FITS[1:],
+    (*BASE[1:], "--context", "30000", "--output-tokens", "1000", "--key-bits", "4", "--value-bits", "2",
+     "--kv-group-size", "64", "--residual-window", "128", "--outlier-fraction", "0.01", "--retention", "0.4",
+     "--sink-tokens", "4", "--recent-tokens", "60", "--placement-host", "0.3", "--weight-bits", "4",
+     "--activation-bits", "8", "--utilisation", "0.9", "--task", "retrieval", "--price-basis", "list"),
+    (*BASE[1:], "--context", "30000", "--key-bits", "3", "--question-visible", "false", "--retention", "0.2",
+     "--evictor", "position", "--quantizer", "naive", "--task", "perplexity", "--price-basis", "tco"),
+    ("--model", "paper/llama-3-70b", "--hardware", "paper/b200", "--context", "128000", "--weight-bits", "4",
+     "--activation-bits", "4", "--key-bits", "4", "--value-bits", "4"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", EXPLAINED)
+def test_printed_arithmetic_gives_the_printed_result(kvwall, arguments):
+    """The right-hand side with its numbers, computed again, is the result that the laws gave."""
+    _, out, _ = kvwall("evaluate", *arguments, "--explain")
+    explained = out[out.index("\nTokens\n") : out.index("\nInputs, ")]
+    blocks = re.findall(r"^  (\w+) = (.+)\n +  = (.+)\n +  = (\S+)", explained, flags=re.MULTILINE)
+    assert len(blocks) > 25
+    assert len(blocks) == explained.count("\n   ") // 2
+    for symbol, _formula, substituted, result in blocks:
+        assert not {word for word in re.findall(r"[A-Za-z_]{2,}", substituted)} - FUNCTIONS
+        again = eval(substituted, {"__builtins__": {}}, CALCULATOR)
+        largest = max(abs(float(number)) for number in re.findall(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", substituted))
+        tolerance = 1e-7 * (largest if symbol == "memory_margin" else abs(float(result)))
+        assert again == pytest.approx(float(result), rel=0, abs=tolerance + 1e-12), symbol
+
+
+def test_the_comparison_of_explained_arithmetic_can_fail():
+    sheet = Sheet()
+    sheet.given("a", 2.0, "a number", "axis")
+    sheet.add("Section", "b", "a + 1", 4.0, "")
+    assert eval(sheet.explanation().equations[0].substituted) != 4.0
+
+
+@pytest.mark.parametrize("arguments", EXPLAINED)
+def test_explained_results_are_the_report_s_metrics(kvwall, arguments):
+    _, out, _ = kvwall("evaluate", *arguments, "--explain", "--json")
+    found = json.loads(out)
+    results = {equation["symbol"]: equation["result"] for equation in found["explain"]["equations"]}
+    for name in ("tokens_per_second", "memory_margin", "arithmetic_intensity", "energy_per_token"):
+        if found["metrics"][name] is not None:
+            assert results[name] == pytest.approx(found["metrics"][name], rel=1e-12)
+    assert results["crossover_context"] == pytest.approx(found["metrics"]["crossover_context_bytes"], rel=1e-12)
+
+
+def test_every_symbol_is_a_result_or_an_input_with_a_source():
+    axes = {"model": LLAMA, "hardware": "b200-sxm", "context": 9000, "placement_host": 0.2, "key_bits": 4}
+    assume = {"host_link_bandwidth": "64 GB/s"}
+    single = single_design(axes, task="aggregate", confidence=0.9, mode="ceiling", assume=assume)
+    found = explain(single)
+    sources = {each.symbol: each.source for each in found.inputs}
+    known = {*sources, *(equation.symbol for equation in found.equations)}
+    for equation in found.equations:
+        assert set(equation.numbers) <= known
+    assert all(sources.values())
+    assert sources["host"] == "axis placement_host, user"
+    assert sources["B"] == "axis batch, neutral"
+    assert sources["host_link_bandwidth"].startswith("assumed")
+    assert "aiconfigurator" in sources["memory_bandwidth"]
+    assert LLAMA in sources["hidden"]
+
+
+# --- the program ----------------------------------------------------------------------------------
+
+
+def test_help_answers_at_once():
+    fastest = math.inf
+    for _ in range(3):
+        start = time.perf_counter()
+        done = program("--help")
+        fastest = min(fastest, time.perf_counter() - start)
+    assert done.returncode == 0
+    assert "evaluate" in done.stdout
+    assert done.stdout.isascii()
+    assert fastest < 0.5
+
+
+def test_help_imports_no_model():
+    listing = "import sys, kvwall; from kvwall.sweep.cli import run; run(['--help']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", listing], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not {"jax", "numpy", "pydantic", "xarray", "optuna"} & set(done.stdout.splitlines()[-1].split())
+
+
+def test_help_of_evaluate_names_every_axis(kvwall):
+    _, out, _ = kvwall("evaluate", "--help")
+    for axis in AXES:
+        assert f"--{axis.replace('_', '-')} " in out
+
+
+def test_every_command_is_a_module_with_a_function_of_that_name():
+    for name, entry in COMMANDS.items():
+        assert entry.module == f"kvwall.sweep.commands.{name}"
+
+
+def test_report_is_plain_text_of_80_columns_when_piped():
+    done = program(*FITS)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.isascii()
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "\x1b" not in done.stdout
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    command = f"{sys.executable} -m kvwall.sweep.cli catalog hardware | head -1"
+    done = subprocess.run(["/bin/sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+# --- the Python interface -------------------------------------------------------------------------
+
+
+def test_python_evaluate_is_the_command_s_answer(answer):
+    report = kv.evaluate(model=LLAMA, hardware="h100-sxm", tensor_parallel=8, batch=4, context=4096)
+    assert json.loads(json.dumps(report.to_json())) == answer(*FITS)
+
+
+def test_python_crossover_takes_lists():
+    rows = kv.crossover(model="paper/llama-3-70b", hardware="paper/h100", batch=[1, 32])
+    assert [round(row.crossover_context_bytes) for row in rows] == [427_246, 13_351]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"contxt": 1}, {"context": [1, 2]}, {"context": 10**400}, {"context": None}, {"task": 3}, {"mode": None},
+     {"confidence": "high"}, {"assume": {"host_link": "1 GB/s"}}, {"model": 3}, {"batch": True}],
+)  # fmt: skip
+def test_python_evaluate_refuses_with_input_error(wrong):
+    with pytest.raises(InputError):
+        kv.evaluate(**({"model": LLAMA, "hardware": "h100-sxm", "context": 4096} | wrong))
+
+
+def test_the_sweep_folder_and_the_sweep_function_share_one_name():
+    import kvwall.sweep.cli
+
+    assert kvwall.sweep.cli.run is run
+    assert callable(kv.sweep)
+
+
+def test_importing_the_package_imports_no_library():
+    listing = "import sys, kvwall; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", listing], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not {"jax", "numpy", "pydantic", "typer", "xarray"} & set(done.stdout.split())
+
+
+def test_unknown_name_of_the_package_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="evaluat"):
+        _ = kv.evaluat

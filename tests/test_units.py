@@ -1,0 +1,214 @@
+"""Units: measured in other bytes, seconds, joules, FLOP or dollars, every number scales by exactly its own unit."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from kvwall.objectives import capacity, collectives, compute, kv, weights
+from kvwall.objectives.register import LABELS, Metric, metric_register, unit_of
+from kvwall.objectives.status import always
+from kvwall.objectives.step import Step, evaluate_step
+from kvwall.spaces.design import Design, Sourced
+from kvwall.spaces.units import Bytes, Seconds
+from tests.conftest import Designs
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+UNITS = ("byte", "s", "J", "FLOP", "USD")
+FACTOR = 4.0
+"""A power of two: scaling is exact, and a whole number stays the same whole number."""
+TASK = "retrieval"
+WORD = re.compile(r"([A-Za-z]+)(-?[0-9]+)?")
+
+CATALOGUE = {
+    "memory_capacity": "byte",
+    "memory_bandwidth": "byte s-1",
+    "bf16_flops": "FLOP s-1",
+    "fp8_flops": "FLOP s-1",
+    "fp4_flops": "FLOP s-1",
+    "scale_up_bandwidth": "byte s-1",
+    "scale_up_domain": "1",
+    "host_link_bandwidth": "byte s-1",
+    "memory_energy": "J byte-1",
+    "link_energy": "J byte-1",
+    "flop_energy": "J FLOP-1",
+}
+"""Units of the chip's figures; everything else of a design is a count, a ratio or bits."""
+
+
+def powers(unit: str) -> dict[str, int]:
+    """The power of each base unit: "byte s-1" is {"byte": 1, "s": -1}."""
+    words = [word for word in unit.split() if word != "1"]
+    found = [WORD.fullmatch(word) for word in words]
+    assert all(found), f"{unit!r} is not a product of powers"
+    return {match[1]: int(match[2] or 1) for match in found if match}
+
+
+def factor(unit: str, changed: str) -> float:
+    """What a number in `unit` is multiplied by when the base unit `changed` is FACTOR times smaller."""
+    return float(FACTOR ** powers(unit).get(changed, 0))
+
+
+def scaled(number: Any, by: float) -> Any:
+    """A figure in other units; an unsourced one too, as any number may stand there."""
+    return replace(number, value=number.value * by) if isinstance(number, Sourced) else number * by
+
+
+def in_other_units(design: Design, changed: str) -> Design:
+    """The same design with its catalogue figures in the other unit."""
+    figures = {name: scaled(getattr(design.hardware, name), factor(unit, changed)) for name, unit in CATALOGUE.items()}
+    price = scaled(design.usd_per_second, factor("USD s-1", changed))
+    return replace(design, hardware=replace(design.hardware, **figures), usd_per_second=price)
+
+
+def change_constants(patch: pytest.MonkeyPatch, changed: str) -> None:
+    """Bits become bytes, and multiplications FLOP, by constants that carry the unit."""
+    if changed == "byte":
+        bits = kv.BITS_PER_BYTE / FACTOR
+        for module in (kv, weights, capacity, collectives):
+            patch.setattr(module, "BITS_PER_BYTE", bits)
+    if changed == "FLOP":
+        patch.setattr(compute, "FLOP_PER_MULTIPLY_ADD", compute.FLOP_PER_MULTIPLY_ADD * FACTOR)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Numbers of the designs by name."""
+
+    quantities: Mapping[str, Any]
+    """Of the step, by dotted name."""
+    metrics: Mapping[str, Any]
+    labels: Mapping[str, Any]
+
+
+def read(design: Design, register: Mapping[str, Metric]) -> Reading:
+    """Everything of the designs, freshly traced: a compiled law has its constants folded in."""
+
+    def laws(design: Design) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        step = evaluate_step(design)
+        metrics = {name: metric.law(design, step) for name, metric in register.items()}
+        return quantities(step), metrics, {name: label.law(design, step) for name, label in LABELS.items()}
+
+    return Reading(*jax.tree.map(np.asarray, jax.jit(laws)(design)))
+
+
+def quantities(record: Any) -> dict[str, Any]:
+    """The numbers of a record of records and tuples, by dotted name."""
+    if is_dataclass(record):
+        inside = {field.name: getattr(record, field.name) for field in fields(record)}
+    elif isinstance(record, tuple):
+        inside = {str(place): value for place, value in enumerate(record)}
+    else:
+        return {"": record}
+    found = [(name, quantities(value)) for name, value in inside.items()]
+    return {f"{name}.{inner}".rstrip("."): number for name, below in found for inner, number in below.items()}
+
+
+def declared(hint: Any) -> dict[str, str]:
+    """The units that a record's annotations declare, by dotted name."""
+    if is_dataclass(hint):
+        inside = typing.get_type_hints(hint, include_extras=True)
+    elif typing.get_origin(hint) is tuple:
+        inside = {str(place): inner for place, inner in enumerate(typing.get_args(hint))}
+    else:
+        (unit,) = hint.__metadata__
+        return {"": unit}
+    found = [(name, declared(inner)) for name, inner in inside.items()]
+    return {f"{name}.{inner}".rstrip("."): unit for name, below in found for inner, unit in below.items()}
+
+
+def off_scale(before: Mapping[str, Any], after: Mapping[str, Any], units: Mapping[str, str], changed: str) -> list[str]:
+    """The numbers that did not scale by their unit."""
+    expected = {name: number * factor(units[name], changed) for name, number in before.items()}
+    return [name for name, number in expected.items() if not np.allclose(after[name], number, rtol=1e-14, atol=0)]
+
+
+def bytes_and_seconds(design: Design, step: Step) -> Bytes:
+    """A planted error: bytes plus seconds."""
+    return step.ledger.hbm_bytes + step.time * 1e9
+
+
+def bytes_called_seconds(design: Design, step: Step) -> Seconds:
+    """A planted error: another unit than declared."""
+    return step.ledger.hbm_bytes
+
+
+def hidden_constant(design: Design, step: Step) -> Seconds:
+    """A planted error: a figure in bytes per second written into a law."""
+    return step.ledger.hbm_bytes / 8e12
+
+
+PLANTED = {
+    law.__name__: Metric(law.__name__, law, always, unit_of(law), "planted")
+    for law in (bytes_and_seconds, bytes_called_seconds, hidden_constant)
+}
+
+
+def in_the_other_unit(designs: Designs, register: Mapping[str, Metric], changed: str) -> Reading:
+    """The designs read in the other unit."""
+    with pytest.MonkeyPatch.context() as patch:
+        change_constants(patch, changed)
+        return read(in_other_units(designs.design(), changed), register)
+
+
+@pytest.fixture(scope="module")
+def in_si(random_designs: Designs) -> Reading:
+    """The designs read in SI."""
+    with jax.enable_x64(True):
+        return read(random_designs.design(), {**metric_register(TASK), **PLANTED})
+
+
+@pytest.mark.parametrize("changed", UNITS)
+def test_every_number_scales_by_its_unit(random_designs: Designs, in_si: Reading, changed: str) -> None:
+    """Metrics by their register's unit, the step's quantities by their annotations, labels not at all."""
+    register = metric_register(TASK)
+    after = in_the_other_unit(random_designs, register, changed)
+    before = {name: in_si.metrics[name] for name in register}
+    assert off_scale(before, after.metrics, {name: one.unit for name, one in register.items()}, changed) == []
+    assert off_scale(in_si.quantities, after.quantities, declared(Step), changed) == []
+    for name, codes in in_si.labels.items():
+        assert np.array_equal(after.labels[name], codes), name
+
+
+def test_every_unit_is_somewhere(random_designs: Designs) -> None:
+    """A unit that no metric is in would be rescaled without a trace."""
+    units = [powers(one.unit) for one in metric_register(TASK).values()]
+    assert {word for unit in units for word in unit} == set(UNITS)
+    assert {field.name for field in fields(random_designs.design().hardware)} == set(CATALOGUE)
+
+
+@pytest.mark.parametrize("changed", ["byte", "s"])
+def test_a_planted_error_is_found(random_designs: Designs, in_si: Reading, changed: str) -> None:
+    register = {"tokens_per_second": metric_register(TASK)["tokens_per_second"], **PLANTED}
+    after = in_the_other_unit(random_designs, register, changed)
+    before = {name: in_si.metrics[name] for name in register}
+    assert off_scale(before, after.metrics, {name: one.unit for name, one in register.items()}, changed) == [*PLANTED]
+
+
+def no_annotation(design: Design, step: Step):  # noqa: ANN201
+    """A law without a unit."""
+    return step.time
+
+
+def bare_number(design: Design, step: Step) -> float:
+    """A law that says it is a number and no more."""
+    return step.time
+
+
+@pytest.mark.parametrize("law", [no_annotation, bare_number])
+def test_a_law_without_a_unit_is_refused(law: Any) -> None:
+    with pytest.raises(TypeError, match=f"{law.__name__} must state its unit"):
+        unit_of(law)
+
+
+@pytest.mark.parametrize(("unit", "expected"), [("1", {}), ("byte s-1", {"byte": 1, "s": -1}), ("USD", {"USD": 1})])
+def test_units_are_products_of_powers(unit: str, expected: dict[str, int]) -> None:
+    assert powers(unit) == expected
