@@ -20,11 +20,21 @@ from typing import TYPE_CHECKING, Any
 import kvwall.sweep as _folder
 
 if TYPE_CHECKING:
-    from kvwall.sweep.crossover import CrossoverRow as CrossoverRow
-    from kvwall.sweep.crossover import crossover as crossover
-    from kvwall.sweep.evaluate import DesignReport as DesignReport
-    from kvwall.sweep.evaluate import evaluate as evaluate
-    from kvwall.sweep.study import Study as Study
+    from pathlib import Path
+
+    import xarray as xr
+
+    from kvwall.spaces.errors import InputError
+    from kvwall.sweep.crossover import CrossoverRow, crossover
+    from kvwall.sweep.evaluate import DesignReport, evaluate
+    from kvwall.sweep.study import Study
+
+    def open(path: str | Path) -> xr.Dataset:
+        """The results folder of a sweep: the stored grid, lazily."""
+
+    def sweep(study: Study, out: str | Path | None = None) -> xr.Dataset:
+        """Run a study, or finish it, into its results folder; the answer is the folder, opened."""
+
 
 _WHERE = {
     "CrossoverRow": ("kvwall.sweep.crossover", "CrossoverRow"),
@@ -35,11 +45,21 @@ _WHERE = {
     "evaluate": ("kvwall.sweep.evaluate", "evaluate"),
     "open": ("kvwall.sweep.store", "open_results"),
     "optimize": ("kvwall.sweep.search", "optimize"),
-    "pareto": ("kvwall.sweep.front", "pareto"),
+    "pareto": ("kvwall.sweep.pareto", "pareto"),
 }
-_SWEEP = ("kvwall.sweep.engine", "sweep")
 
-__all__ = [*sorted(_WHERE), "sweep"]
+__all__ = [
+    "CrossoverRow",
+    "DesignReport",
+    "InputError",
+    "Study",
+    "crossover",
+    "evaluate",
+    "open",
+    "optimize",
+    "pareto",
+    "sweep",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -62,9 +82,14 @@ class _CallableFolder(ModuleType):
     Python binds the folder to that name as soon as one of its modules is imported, so a function there would vanish.
     """
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Run a study: see `kvwall.sweep.engine.sweep`."""
-        return _imported(*_SWEEP)(*arguments, **named)
+    def __call__(self, study: Study, out: str | Path | None = None) -> xr.Dataset:
+        """Run a study, or finish it, into its results folder; the answer is the folder, opened."""
+        from pathlib import Path
+
+        from kvwall.sweep.run import run_sweep
+        from kvwall.sweep.store import open_results
+
+        return open_results(run_sweep(study, None if out is None else Path(out)).out)
 
 
 sys.modules[_folder.__name__].__class__ = _CallableFolder

@@ -28,7 +28,8 @@ def matrix_classes(model: ModelColumns) -> tuple[Matrices, ...]:
 
 def attention_flop_per_kept_token(groups: Groups) -> Flop:
     """FLOP of one query over one kept token, all layers and heads: scores and weighted sum."""
-    return FLOP_PER_MULTIPLY_ADD * jnp.sum(groups.layers * groups.query_heads * (groups.key_dim + groups.value_dim), axis=0)
+    per_layer = groups.query_heads * (groups.key_dim + groups.value_dim)
+    return FLOP_PER_MULTIPLY_ADD * jnp.sum(groups.layers * per_layer, axis=0)
 
 
 def gemm_flop_per_token(model: ModelColumns, weight_bits: Bits, activation_bits: Bits) -> tuple[Flop, Flop, Flop]:

@@ -17,8 +17,8 @@ BITS_PER_BYTE = 8.0
 def kept_fraction(retention: Ratio, pinned: Tokens, context: Tokens) -> Ratio:
     """Share of the context kept: pinned tokens (sinks and recent), and `retention` of the others.
 
-    >>> float(kept_fraction(0.5, 0.0, 1000.0)), float(kept_fraction(0.5, 200.0, 1000.0))
-    (0.5, 0.6)
+    >>> float(kept_fraction(0.5, 0.0, 1000.0)), float(kept_fraction(0.5, 200.0, 800.0))
+    (0.5, 0.625)
     """
     return retention + (1 - retention) * jnp.minimum(pinned / context, 1.0)
 

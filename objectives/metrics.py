@@ -166,7 +166,7 @@ def phase(design: Design, step: Step) -> Code:
 
 def bound_by(design: Design, step: Step) -> Code:
     """The resource that binds."""
-    return time.bound_by(step.times, step.time)
+    return time.bound_by(step.times)
 
 
 def regime(design: Design, step: Step) -> Code:

@@ -111,4 +111,5 @@ def _bit_hazard(bits: Bits, scale: Real, slope: Real, floor: Real) -> Real:
 
 def rows_of(parameters: QualityParameters, rows: tuple[int, ...]) -> QualityParameters:
     """The parameters of some rows of the task axis only."""
-    return jax.tree.map(lambda leaf: leaf[rows[0] : rows[-1] + 1], parameters)
+    found: QualityParameters = jax.tree.map(lambda leaf: leaf[rows[0] : rows[-1] + 1], parameters)
+    return found

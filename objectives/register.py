@@ -55,7 +55,7 @@ class Evaluation:
 def unit_of(law: Callable[..., object]) -> str:
     """The unit a law's return annotation declares. Raises TypeError where it declares none."""
     returned = typing.get_type_hints(law, include_extras=True).get("return")
-    declared = getattr(returned, "__metadata__", ())
+    declared: tuple[object, ...] = getattr(returned, "__metadata__", ())
     if len(declared) != 1 or not isinstance(declared[0], str):
         raise TypeError(f"{law.__name__} must state its unit in its return annotation, e.g. -> Seconds")
     return declared[0]

@@ -15,7 +15,7 @@ STATUSES = ("not_computed", "ok", "memory", "layout", "unsourced_input", "veto")
 
 
 def layout_possible(groups: Groups, devices: Count, scale_up_domain: Count) -> Flag:
-    """Whether this many devices can split every layer: heads divide evenly or replicate evenly, one domain holds all."""
+    """Whether this many devices can split every layer: heads divide or replicate evenly, one domain holds all."""
     heads = groups.query_heads % devices == 0
     kv_heads = jnp.logical_or(groups.kv_heads % devices == 0, devices % groups.kv_heads == 0)
     padding = groups.layers == 0
@@ -66,6 +66,11 @@ def ridge_sourced(design: Design) -> Flag:
 def always(design: Design) -> Flag:
     """For metrics that need only bytes and capacities, which every catalogue entry has."""
     return jnp.asarray(True)
+
+
+def computed(status_code: Code) -> Flag:
+    """Whether phase, regime and bound_by mean anything: the layout is possible and every figure has a source."""
+    return jnp.logical_or(status_code == STATUSES.index("ok"), status_code == STATUSES.index("memory"))
 
 
 def status(layout: Flag, sourced: Flag, margin: Bytes) -> Code:

@@ -56,10 +56,14 @@ def second_longest(times: ResourceTimes) -> Seconds:
     return jnp.maximum(jnp.minimum(first, second), others)
 
 
-def bound_by(times: ResourceTimes, slowest: Seconds) -> Code:
-    """Index into RESOURCES of the resource that binds."""
-    hbm, compute, scale_up, _ = times.ordered()
-    return jnp.where(hbm >= slowest, 0, jnp.where(compute >= slowest, 1, jnp.where(scale_up >= slowest, 2, 3)))
+def bound_by(times: ResourceTimes) -> Code:
+    """Index into RESOURCES of the resource that binds; of equal times the first.
+
+    Compares times with each other, never with their maximum: a compiler may round the same time in two ways.
+    """
+    hbm, compute, scale_up, tier_link = times.ordered()
+    on_chip, linked = jnp.maximum(hbm, compute), jnp.maximum(scale_up, tier_link)
+    return jnp.where(linked > on_chip, jnp.where(tier_link > scale_up, 3, 2), jnp.where(compute > hbm, 1, 0))
 
 
 def regime_distance(slowest: Seconds, second: Seconds) -> Ratio:

@@ -22,7 +22,13 @@ def regime(bound_by: Code, weights: Bytes, kv_in_hbm: Bytes) -> Code:
 
 
 def crossover_context(
-    weights: Bytes, batch: Count, token: BytesPerToken, full_token: BytesPerToken, window: Tokens, retention: Ratio, pinned: Tokens
+    weights: Bytes,
+    batch: Count,
+    token: BytesPerToken,
+    full_token: BytesPerToken,
+    window: Tokens,
+    retention: Ratio,
+    pinned: Tokens,
 ) -> Tokens:
     """Context at which a step reads as many KV bytes as weight bytes, in closed form.
 

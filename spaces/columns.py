@@ -54,7 +54,9 @@ class Catalogue:
     quality: QualityParameters
 
 
-def load_catalogue(space: Space, assume: Mapping[str, Mapping[str, str]] | None = None, confidence: float = 0.9) -> Catalogue:
+def load_catalogue(
+    space: Space, assume: Mapping[str, Mapping[str, str]] | None = None, confidence: float = 0.9
+) -> Catalogue:
     """Load every model and chip a Space names. Raises InputError with every fault of all of them.
 
     `assume`: chip name -> figure -> quantity, for figures the catalogue has no source for.
@@ -92,9 +94,10 @@ class Columns:
             for entry in space.axes
             if entry.axis.kind in {"int", "real"}
         }
-        self._model = _stack([_model_numbers(m, max(len(o.groups) for o in catalogue.models)) for m in catalogue.models])
+        most_groups = max(len(model.groups) for model in catalogue.models)
+        self._model = _stack([_model_numbers(model, most_groups) for model in catalogue.models])
         self._hardware = _stack([_hardware_numbers(chip) for chip in catalogue.hardware])
-        self._price = _stack([_stack([_price(chip, basis) for basis in PRICE_BASES]) for chip in catalogue.hardware])
+        self._price = _stack([_stack([_price(chip, basis) for chip in catalogue.hardware]) for basis in PRICE_BASES])
         self._quality = jax.tree.map(np.asarray, catalogue.quality)
         self._codes = {
             "quantizer": np.array([QUANTIZERS.index(str(v)) for v in space.values("quantizer")]),
@@ -129,7 +132,8 @@ class Columns:
             parallel=Parallel(number("tensor_parallel")),
             utilisation=number("utilisation"),
             usd_per_second=jax.tree.map(
-                lambda leaf: _take(leaf, _take(self._codes["price_basis"], at("price_basis")), at("hardware")), self._price
+                lambda leaf: _take(leaf, at("hardware"), _take(self._codes["price_basis"], at("price_basis"))),
+                self._price,
             ),
             quality=self._quality_at(at, rank),
         )
@@ -223,4 +227,5 @@ WRITE_OFF_SECONDS = 4 * 365.25 * 24 * _SECONDS_PER_HOUR
 
 def _sourced(figure: Figure | None, divisor: float = 1.0) -> Sourced:
     known = figure is not None and math.isfinite(figure.value)
-    return Sourced(np.float64(figure.value / divisor if figure and known else 1.0), np.bool_(known))
+    value = figure.value / divisor if figure is not None and known else 1.0
+    return Sourced(np.float64(value), np.bool_(known))  # type: ignore[arg-type]  # a jax.Array once gathered

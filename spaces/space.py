@@ -94,8 +94,9 @@ def make_space(stated: Mapping[str, object]) -> Space:
 
     An axis stated as another axis's name is tied to it.
 
-    >>> make_space({"model": "m", "hardware": "h", "context": [1, 2], "key_bits": [16, 4], "value_bits": "key_bits"}).shape
-    (2, 2)
+    >>> wanted = {"model": "m", "hardware": "h", "context": 8, "key_bits": [16, 4, 2], "value_bits": "key_bits"}
+    >>> make_space(wanted).shape
+    (3,)
     """
     faults = Faults()
     found: dict[str, AxisValues] = {}

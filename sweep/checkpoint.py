@@ -19,7 +19,8 @@ _HASH = "spec_hash"
 def save(folder: Path, spec_hash: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Write the arrays atomically. Raises InputError where the disk refuses."""
     image = io.BytesIO()
-    np.savez(image, **{_HASH: np.array(spec_hash), **arrays})
+    named: dict[str, Any] = {_HASH: np.array(spec_hash), **arrays}
+    np.savez(image, **named)
     write_atomically(folder / NAME, image.getvalue())
 
 

@@ -23,8 +23,12 @@ _T = TypeVar("_T")
 
 _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
 _ELEMENTWISE = frozenset(
-    ["add", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "sign", "floor", "ceil", "round", "sqrt", "rsqrt", "exp", "log", "log1p", "expm1", "pow", "integer_pow", "square", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor", "select_n", "convert_element_type", "clamp", "is_finite", "stop_gradient", "copy", "copy_p"]
-)
+    {
+        "add", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "sign", "floor", "ceil", "round", "sqrt", "rsqrt",
+        "exp", "log", "log1p", "expm1", "pow", "integer_pow", "square", "eq", "ne", "lt", "le", "gt", "ge", "and", "or",
+        "not", "xor", "select_n", "convert_element_type", "clamp", "is_finite", "stop_gradient", "copy", "copy_p",
+    }
+)  # fmt: skip
 
 
 def compact(laws: Callable[..., _T]) -> Callable[..., _T]:
@@ -67,7 +71,9 @@ class _Interpreter:
         found.update(zip(program.invars, arguments, strict=True))
 
         def read(variable: Any) -> Value:
-            return np.asarray(variable.val, variable.aval.dtype) if isinstance(variable, Literal) else found[variable]
+            return (
+                np.asarray(variable.val, _shaped(variable).dtype) if isinstance(variable, Literal) else found[variable]
+            )
 
         for equation in program.eqns:
             results = self._equation(equation, [read(variable) for variable in equation.invars])
@@ -131,7 +137,7 @@ class _Interpreter:
         axes = equation.params.get("axes", equation.params.get("dimensions"))
         grown = []
         for variable, value in zip(equation.invars, values, strict=True):
-            full = variable.aval.shape
+            full = _shaped(variable).shape
             kept = range(len(full)) if axes is None else axes
             grown.append(self._grown(value, tuple(n if i in kept else np.shape(value)[i] for i, n in enumerate(full))))
         if all(_constant(value) for value in values):
@@ -145,6 +151,11 @@ class _Interpreter:
 
 def _identity(value: Value) -> Any:
     return (value.dtype.str, value.shape, value.tobytes()) if _constant(value) else id(value)
+
+
+def _shaped(variable: Any) -> Any:
+    """The shape and dtype a traced variable has in the program."""
+    return variable.aval
 
 
 def _constant(value: Value) -> bool:
@@ -184,7 +195,7 @@ def _is(value: Value, number: float) -> bool:
 
 def _simplified(equation: JaxprEqn, values: list[Value]) -> Value | None:
     """What the operation comes to without doing it, or None."""
-    name, shape = equation.primitive.name, equation.outvars[0].aval.shape
+    name, result = equation.primitive.name, _shaped(equation.outvars[0])
     first = values[0]
     if name == "select_n" and _constant(first) and first.size == 1:
         return values[1 + int(first.reshape(()))]
@@ -193,7 +204,7 @@ def _simplified(equation: JaxprEqn, values: list[Value]) -> Value | None:
     if len(values) != 2:
         return None
     second = values[1]
-    zero = np.zeros((1,) * len(shape), equation.outvars[0].aval.dtype)
+    zero = np.zeros((1,) * len(result.shape), result.dtype)
     if (name == "mul" and (_is(first, 0) or _is(second, 0))) or (name == "div" and _is(first, 0)):
         return zero
     if (name == "or" and (_is(first, 1) or _is(second, 1))) and zero.dtype == bool:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kvwall.objectives.register import LABELS, STATUS_OK, Evaluation, evaluate
+from kvwall.objectives.status import computed
 from kvwall.spaces.columns import Columns
 from kvwall.sweep.compact import compact
 from kvwall.sweep.layout import Layout
@@ -83,6 +84,11 @@ def masks(problem: Problem, found: Evaluation) -> tuple[Any, Any, list[Any]]:
     return feasible, admissible, [jnp.logical_and(feasible, jnp.logical_not(one)) for one in kept]
 
 
+def counted(label: str, found: Evaluation) -> Any:
+    """The points at which a label means something: the status everywhere, others where the step can be computed."""
+    return np.ones((1, 1), bool) if label == "status" else computed(found.labels["status"])
+
+
 def _within(constraint: Constraint, found: Evaluation) -> Any:
     value, within = found.metrics[constraint.metric], found.sourced[constraint.metric]
     if constraint.low is not None:
@@ -131,16 +137,14 @@ class RowReducer:
         shape = (self.rows_per_call, self.layout.column_count)
         last = self.layout.row_count - 1
         rows = jnp.minimum(first_row + jnp.arange(shape[0], dtype=jnp.int32), last)[:, None]
-        found = self._problem.evaluation(
-            self.layout.positions(rows, jnp.arange(shape[1], dtype=jnp.int32)[None, :])
-        )
+        found = self._problem.evaluation(self.layout.positions(rows, jnp.arange(shape[1], dtype=jnp.int32)[None, :]))
         feasible, admissible, rejected = masks(self._problem, found)
         batch = Reduction(shape)
         any_feasible = batch.add("sum", feasible)
         any_admissible = batch.add("sum", admissible)
         refused = [batch.add("sum", one) for one in rejected]
         counts = [
-            batch.add("sum", found.labels[name] == code)
+            batch.add("sum", jnp.logical_and(found.labels[name] == code, counted(name, found)))
             for name in COUNTED_LABELS
             for code in range(1, len(LABELS[name].meanings))
         ]

@@ -10,9 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kvwall.objectives.register import LABELS
 from kvwall.sweep.front import FILTER_SIZE
-from kvwall.sweep.kernel import Problem, compile_options, masks
+from kvwall.sweep.kernel import Problem, compile_options, counted, masks
 from kvwall.sweep.layout import Layout
+from kvwall.sweep.store.attributes import NOT_COMPUTED
 
 
 class PointEvaluator:
@@ -86,15 +88,20 @@ class BlockEvaluator:
         self._run = jax.jit(self._evaluate, compiler_options=compile_options())
 
     def __call__(self, positions: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-        """Name -> array of the block; NaN where a metric's figures have no source.
+        """Name -> array of the block; NaN where figures have no source, NOT_COMPUTED where a label has no sense.
 
         `positions`: dimension -> grid positions, 1-D, at most as many as the shape says.
         """
         padded = {name: np.resize(positions[name], length).astype(np.int32) for name, length in self._shape.items()}
         cut = tuple(slice(0, len(positions[name])) for name in self._shape)
-        return {name: np.asarray(array)[cut] for name, array in self._run(padded).items()}
+        values, masks = self._run(padded)
+        found = {}
+        for name, array in values.items():
+            blank = NOT_COMPUTED if name in LABELS else np.nan
+            found[name] = np.where(np.asarray(masks[name])[cut], np.asarray(array)[cut], blank).astype(array.dtype)
+        return found
 
-    def _evaluate(self, positions: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    def _evaluate(self, positions: dict[str, jax.Array]) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
         rank = len(self._shape)
         placed = {
             name: positions[name].reshape([-1 if axis == place else 1 for axis in range(rank)])
@@ -102,14 +109,13 @@ class BlockEvaluator:
         }
         found = self._problem.evaluation(placed)
         whole = tuple(self._shape.values())
-        kept = {}
+        values, masks = {}, {}
         for name in self._names:
-            if name in found.labels:
-                value = jnp.asarray(found.labels[name], jnp.int8)
-            else:
-                value = jnp.where(found.sourced[name], found.metrics[name], jnp.nan)
-            kept[name] = jnp.broadcast_to(value, whole)
-        return kept
+            label = name in found.labels
+            value = jnp.asarray(found.labels[name], jnp.int8) if label else found.metrics[name]
+            mask = counted(name, found) if label else found.sourced[name]
+            values[name], masks[name] = jnp.broadcast_to(value, whole), jnp.broadcast_to(mask, whole)
+        return values, masks
 
 
 def evaluate_designs(problem: Problem, index: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:

@@ -64,7 +64,10 @@ class BarWatch:
         from rich.progress import BarColumn, Progress, TextColumn
 
         self._bars = Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[status]}"), console=Console(stderr=True)
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[status]}"),
+            console=Console(stderr=True),
         )
 
     def __enter__(self) -> Self:

@@ -45,6 +45,8 @@ def tokens_text(value: float) -> str:
     """
     if value < 10_000:
         return f"{value:,.0f} tokens"
+    if value >= 1e9:
+        return f"{value:.3g} tokens"
     scaled, prefix = (value / 1e3, "k") if value < 999_950 else (value / 1e6, "M")
     return f"{scaled:,.1f}{prefix} tokens"
 

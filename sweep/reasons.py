@@ -7,7 +7,7 @@ from typing import Final
 
 from kvwall.objectives import compute, weights
 from kvwall.objectives.register import LABELS
-from kvwall.spaces.hardware import FIGURES, display
+from kvwall.spaces.hardware import FIGURES
 from kvwall.sweep.readable import bytes_text, tokens_text
 from kvwall.sweep.single import SingleDesign
 
@@ -101,9 +101,9 @@ def _shortage(single: SingleDesign) -> str:
     short = bytes_text(-float(single.step.memory.margin))
     batch, context = (float(single.evaluation.metrics[name]) for name in ("max_batch", "max_context"))
     if float(single.step.memory.room) <= 0:
-        capacity = display("memory_capacity", single.hardware.memory_capacity.value)
+        usable = single.number("utilisation") * single.hardware.memory_capacity.value
         weights_stored = bytes_text(float(single.step.memory.weights))
-        return f"{short} short; the weights alone take {weights_stored} of the device's {capacity}"
+        return f"{short} short; the weights alone take {weights_stored} of a device's {bytes_text(usable)}"
     return (
         f"{short} short on the fullest device; at most {batch:,.0f} sequences fit at this context, "
         f"or {tokens_text(context)} at this batch"

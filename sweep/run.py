@@ -18,7 +18,7 @@ from kvwall.sweep.front import Front
 from kvwall.sweep.kernel import Problem
 from kvwall.sweep.points import BlockEvaluator, evaluate_designs
 from kvwall.sweep.progress import Silent, Watch
-from kvwall.sweep.results import FrontTable, Summary
+from kvwall.sweep.results import FrontTable
 from kvwall.sweep.store import ResultsFolder, open_front, open_summary
 from kvwall.sweep.stream import Stream, Streamed
 from kvwall.sweep.study import Study
@@ -184,9 +184,10 @@ def front_table(problem: Problem, front: Front) -> FrontTable:
 def why_nothing(summary: xr.Dataset) -> list[str]:
     """Sentences that say what rules everything out: the status of most points, then each constraint."""
     points, feasible = int(summary["points"]), int(summary["feasible"])
-    counts = {str(name): int(count) for name, count in zip(summary["status"].values, summary["status_count"].values, strict=True)}
-    lost = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count and name != "ok")
-    said = [f"no design is admissible: of {points:,} points {feasible:,} are feasible" + (f" (others: {lost})" if lost else "")]
+    statuses = zip(summary["status"].values, summary["status_count"].values, strict=True)
+    lost = ", ".join(f"{name} {int(count):,}" for name, count in statuses if count and name != "ok")
+    others = f" (others: {lost})" if lost else ""
+    said = [f"no design is admissible: of {points:,} points {feasible:,} are feasible{others}"]
     if "constraint" in summary:
         for name, count in zip(summary["constraint"].values, summary["rejected"].values, strict=True):
             said.append(f"constraint {name} alone rejects {int(count):,} of the {feasible:,} feasible points")

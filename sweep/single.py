@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -89,11 +87,8 @@ def check_mode(mode: str) -> None:
 
 
 def plain(value: object) -> object:
-    """NumPy scalars as the Python numbers that axes take; a whole number beyond all floats as infinity."""
-    number = value.item() if isinstance(value, np.generic) else value
-    if isinstance(number, int) and abs(number) > sys.float_info.max:
-        return math.inf if number > 0 else -math.inf
-    return number
+    """NumPy scalars as the Python numbers that axes take."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _check_task(task: object) -> None:

@@ -84,8 +84,9 @@ class Streamed:
 class Stream:
     """Evaluates every point of a problem's grid."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, points_per_call: int = POINTS_PER_CALL) -> None:
         self.problem = problem
+        self.points_per_call = points_per_call
         self.space = problem.columns.space
         self.depends = problem.metric_shapes()
         self.first, self.second = choose_layouts(self.space, self._narrow)
@@ -99,12 +100,12 @@ class Stream:
         metrics = [objective.metric for objective in self.problem.objectives]
         return {name: self.depends[name] for name in metrics if len(self.depends[name]) <= len(self.space.dims) // 2}
 
-    def reducers(self, points_per_call: int = POINTS_PER_CALL) -> tuple[RowReducer, RowReducer]:
+    def reducers(self) -> tuple[RowReducer, RowReducer]:
         """The kernels of the two passes, not compiled yet."""
         bare = replace(self.problem, objectives=(), constraints=())
         return (
-            self._reducer(self.problem, self.first, self.first.rows, points_per_call),
-            self._reducer(bare, self.second, self.first.columns, points_per_call),
+            self._reducer(self.problem, self.first, self.first.rows),
+            self._reducer(bare, self.second, self.first.columns),
         )
 
     def compile(self) -> tuple[RowReducer, RowReducer, PointEvaluator]:
@@ -164,8 +165,8 @@ class Stream:
         if keep:
             keep.offer(state.arrays)
 
-    def _reducer(self, problem: Problem, layout: Layout, wanted: tuple[str, ...], points_per_call: int) -> RowReducer:
-        rows = min(layout.row_count, max(1, points_per_call // layout.column_count))
+    def _reducer(self, problem: Problem, layout: Layout, wanted: tuple[str, ...]) -> RowReducer:
+        rows = min(layout.row_count, max(1, self.points_per_call // layout.column_count))
         metrics = [name for name, dims in self.depends.items() if dims & set(wanted)]
         return RowReducer(problem, layout, rows, metrics)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kvwall.objectives.register import LABELS
+from kvwall.objectives.status import STATUSES
 from kvwall.sweep.kernel import COUNTED_LABELS, RowStatistics
 from kvwall.sweep.layout import Layout
 from kvwall.sweep.reduction import LARGE
@@ -32,13 +33,14 @@ class Tally:
 
     def arrays(self) -> dict[str, _Array]:
         """All there is, by name."""
-        by_dim = {"low": self.low, "high": self.high, "counts": self.counts}
+        by_dim: dict[str, dict[str, _Array]] = {"low": self.low, "high": self.high, "counts": self.counts}
         found = {f"{kind}.{dim}": array for kind, table in by_dim.items() for dim, array in table.items()}
         return found | {"totals": self.totals, "admissible": self.admissible, "rejected": self.rejected}
 
     def restore(self, arrays: Mapping[str, _Array]) -> None:
         """Go back to what `arrays` gave."""
-        for kind, table in (("low", self.low), ("high", self.high), ("counts", self.counts)):
+        tables: dict[str, dict[str, _Array]] = {"low": self.low, "high": self.high, "counts": self.counts}
+        for kind, table in tables.items():
             for dim in table:
                 table[dim] = arrays[f"{kind}.{dim}"]
         self.totals, self.admissible, self.rejected = (arrays[name] for name in ("totals", "admissible", "rejected"))
@@ -81,11 +83,20 @@ class Tally:
 
 
 def _by_label(counts: _Array, points: int) -> dict[str, _Array]:
-    """Split counts (n, categories but each first) by label; the first category is what is left of `points`."""
+    """Split counts (n, categories but each first) by label; the first category is what is left.
+
+    Of `points` for the status; for the others, of the points whose step can be computed.
+    """
     found, start = {}, 0
     for name in COUNTED_LABELS:
         end = start + len(LABELS[name].meanings) - 1
-        others = counts[:, start:end]
-        found[name] = np.concatenate([points - others.sum(axis=1, keepdims=True), others], axis=1)
+        found[name] = counts[:, start:end]
         start = end
-    return found
+    statuses = np.concatenate([points - found["status"].sum(axis=1, keepdims=True), found["status"]], axis=1)
+    meant = statuses[:, [STATUSES.index("ok"), STATUSES.index("memory")]].sum(axis=1, keepdims=True)
+    others = {
+        name: np.concatenate([meant - rest.sum(axis=1, keepdims=True), rest], axis=1)
+        for name, rest in found.items()
+        if name != "status"
+    }
+    return {**others, "status": statuses}

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
-import re
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
-import kvwall as kv
 from kvwall.objectives.register import NOT_BUILT as METRICS_NOT_BUILT
 from kvwall.objectives.register import metric_register
 from kvwall.spaces.axes import AXES, NOT_BUILT
-from kvwall.spaces.errors import InputError
 from kvwall.spaces.hardware import hardware_names
 from kvwall.spaces.models.load import loadable_model_names, model_names
-from kvwall.sweep.cli import COMMANDS, run
-from kvwall.sweep.equation import FUNCTIONS, Sheet
-from kvwall.sweep.explain import explain
-from kvwall.sweep.single import single_design
+from kvwall.sweep.cli import run
 
-ROOT = Path(__file__).parent.parent
 LLAMA = "meta-llama/Meta-Llama-3-70B"
 BASE = ("evaluate", "--model", LLAMA, "--hardware", "h100-sxm", "--tensor-parallel", "8", "--batch", "4")
 FITS = (*BASE, "--context", "4096")
@@ -56,12 +44,6 @@ def answer(kvwall):
         return json.loads(out, parse_constant=reject_constant)
 
     return call
-
-
-def program(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kvwall.sweep.cli", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
 
 
 # --- evaluate -------------------------------------------------------------------------------------
@@ -340,158 +322,3 @@ def test_catalog_lists_are_ascii_where_there_is_no_terminal(kvwall, section):
     assert code == 0
     assert out.isascii()
     assert len(out.splitlines()) > 2
-
-
-# --- explain --------------------------------------------------------------------------------------
-
-CALCULATOR = {"min": min, "max": max, "ceil": math.ceil, "ln": math.log, "exp": math.exp}
-EXPLAINED = [
-    FITS[1:],
-    (*BASE[1:], "--context", "30000", "--output-tokens", "1000", "--key-bits", "4", "--value-bits", "2",
-     "--kv-group-size", "64", "--residual-window", "128", "--outlier-fraction", "0.01", "--retention", "0.4",
-     "--sink-tokens", "4", "--recent-tokens", "60", "--placement-host", "0.3", "--weight-bits", "4",
-     "--activation-bits", "8", "--utilisation", "0.9", "--task", "retrieval", "--price-basis", "list"),
-    (*BASE[1:], "--context", "30000", "--key-bits", "3", "--question-visible", "false", "--retention", "0.2",
-     "--evictor", "position", "--quantizer", "naive", "--task", "perplexity", "--price-basis", "tco"),
-    ("--model", "paper/llama-3-70b", "--hardware", "paper/b200", "--context", "128000", "--weight-bits", "4",
-     "--activation-bits", "4", "--key-bits", "4", "--value-bits", "4"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("arguments", EXPLAINED)
-def test_printed_arithmetic_gives_the_printed_result(kvwall, arguments):
-    """The right-hand side with its numbers, computed again, is the result that the laws gave."""
-    _, out, _ = kvwall("evaluate", *arguments, "--explain")
-    explained = out[out.index("\nTokens\n") : out.index("\nInputs, ")]
-    blocks = re.findall(r"^  (\w+) = (.+)\n +  = (.+)\n +  = (\S+)", explained, flags=re.MULTILINE)
-    assert len(blocks) > 25
-    assert len(blocks) == explained.count("\n   ") // 2
-    for symbol, _formula, substituted, result in blocks:
-        assert not {word for word in re.findall(r"[A-Za-z_]{2,}", substituted)} - FUNCTIONS
-        again = eval(substituted, {"__builtins__": {}}, CALCULATOR)
-        largest = max(abs(float(number)) for number in re.findall(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", substituted))
-        tolerance = 1e-7 * (largest if symbol == "memory_margin" else abs(float(result)))
-        assert again == pytest.approx(float(result), rel=0, abs=tolerance + 1e-12), symbol
-
-
-def test_the_comparison_of_explained_arithmetic_can_fail():
-    sheet = Sheet()
-    sheet.given("a", 2.0, "a number", "axis")
-    sheet.add("Section", "b", "a + 1", 4.0, "")
-    assert eval(sheet.explanation().equations[0].substituted) != 4.0
-
-
-@pytest.mark.parametrize("arguments", EXPLAINED)
-def test_explained_results_are_the_report_s_metrics(kvwall, arguments):
-    _, out, _ = kvwall("evaluate", *arguments, "--explain", "--json")
-    found = json.loads(out)
-    results = {equation["symbol"]: equation["result"] for equation in found["explain"]["equations"]}
-    for name in ("tokens_per_second", "memory_margin", "arithmetic_intensity", "energy_per_token"):
-        if found["metrics"][name] is not None:
-            assert results[name] == pytest.approx(found["metrics"][name], rel=1e-12)
-    assert results["crossover_context"] == pytest.approx(found["metrics"]["crossover_context_bytes"], rel=1e-12)
-
-
-def test_every_symbol_is_a_result_or_an_input_with_a_source():
-    axes = {"model": LLAMA, "hardware": "b200-sxm", "context": 9000, "placement_host": 0.2, "key_bits": 4}
-    assume = {"host_link_bandwidth": "64 GB/s"}
-    single = single_design(axes, task="aggregate", confidence=0.9, mode="ceiling", assume=assume)
-    found = explain(single)
-    sources = {each.symbol: each.source for each in found.inputs}
-    known = {*sources, *(equation.symbol for equation in found.equations)}
-    for equation in found.equations:
-        assert set(equation.numbers) <= known
-    assert all(sources.values())
-    assert sources["host"] == "axis placement_host, user"
-    assert sources["B"] == "axis batch, neutral"
-    assert sources["host_link_bandwidth"].startswith("assumed")
-    assert "aiconfigurator" in sources["memory_bandwidth"]
-    assert LLAMA in sources["hidden"]
-
-
-# --- the program ----------------------------------------------------------------------------------
-
-
-def test_help_answers_at_once():
-    fastest = math.inf
-    for _ in range(3):
-        start = time.perf_counter()
-        done = program("--help")
-        fastest = min(fastest, time.perf_counter() - start)
-    assert done.returncode == 0
-    assert "evaluate" in done.stdout
-    assert done.stdout.isascii()
-    assert fastest < 0.5
-
-
-def test_help_imports_no_model():
-    listing = "import sys, kvwall; from kvwall.sweep.cli import run; run(['--help']); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", listing], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert not {"jax", "numpy", "pydantic", "xarray", "optuna"} & set(done.stdout.splitlines()[-1].split())
-
-
-def test_help_of_evaluate_names_every_axis(kvwall):
-    _, out, _ = kvwall("evaluate", "--help")
-    for axis in AXES:
-        assert f"--{axis.replace('_', '-')} " in out
-
-
-def test_every_command_is_a_module_with_a_function_of_that_name():
-    for name, entry in COMMANDS.items():
-        assert entry.module == f"kvwall.sweep.commands.{name}"
-
-
-def test_report_is_plain_text_of_80_columns_when_piped():
-    done = program(*FITS)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.isascii()
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "\x1b" not in done.stdout
-
-
-def test_a_reader_that_leaves_early_is_no_error():
-    command = f"{sys.executable} -m kvwall.sweep.cli catalog hardware | head -1"
-    done = subprocess.run(["/bin/sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stdout.count("\n") == 1
-    assert done.stderr == ""
-
-
-# --- the Python interface -------------------------------------------------------------------------
-
-
-def test_python_evaluate_is_the_command_s_answer(answer):
-    report = kv.evaluate(model=LLAMA, hardware="h100-sxm", tensor_parallel=8, batch=4, context=4096)
-    assert json.loads(json.dumps(report.to_json())) == answer(*FITS)
-
-
-def test_python_crossover_takes_lists():
-    rows = kv.crossover(model="paper/llama-3-70b", hardware="paper/h100", batch=[1, 32])
-    assert [round(row.crossover_context_bytes) for row in rows] == [427_246, 13_351]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"contxt": 1}, {"context": [1, 2]}, {"context": 10**400}, {"context": None}, {"task": 3}, {"mode": None},
-     {"confidence": "high"}, {"assume": {"host_link": "1 GB/s"}}, {"model": 3}, {"batch": True}],
-)  # fmt: skip
-def test_python_evaluate_refuses_with_input_error(wrong):
-    with pytest.raises(InputError):
-        kv.evaluate(**({"model": LLAMA, "hardware": "h100-sxm", "context": 4096} | wrong))
-
-
-def test_the_sweep_folder_and_the_sweep_function_share_one_name():
-    import kvwall.sweep.cli
-
-    assert kvwall.sweep.cli.run is run
-    assert callable(kv.sweep)
-
-
-def test_importing_the_package_imports_no_library():
-    listing = "import sys, kvwall; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", listing], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert not {"jax", "numpy", "pydantic", "typer", "xarray"} & set(done.stdout.split())
-
-
-def test_unknown_name_of_the_package_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="evaluat"):
-        _ = kv.evaluat

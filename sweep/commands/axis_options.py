@@ -92,6 +92,8 @@ def refuse_leftovers(arguments: Sequence[str], options: Sequence[str], faults: F
     left = list(arguments)
     while left:
         word = left.pop(0)
+        if word == "--":
+            continue
         if not word.startswith("-") or _is_number(word):
             faults.add(f'"{word}" belongs to no option: write --option VALUE, and quote values with spaces')
             continue
@@ -101,6 +103,8 @@ def refuse_leftovers(arguments: Sequence[str], options: Sequence[str], faults: F
 
 
 def _unknown(option: str, options: Sequence[str]) -> str:
+    if option in options:
+        return f"{option} stands after a bare --, where nothing is an option: leave the -- out"
     name = option.lstrip("-").replace("-", "_")
     if name in NOT_BUILT:
         try:

@@ -44,7 +44,8 @@ def command(
         return
     rate = f" at {result.points_per_second:.3g} points/s" if result.points_per_second else " by an earlier run"
     folder = Path(result.out)
-    typer.echo(f"{result.points:,} designs evaluated{rate}: {result.feasible:,} feasible, {result.admissible:,} admissible")
+    typer.echo(f"{result.points:,} designs evaluated{rate}")
+    typer.echo(f"          {result.feasible:,} feasible, {result.admissible:,} of them inside the constraints")
     typer.echo(f"front     {folder / 'front.nc'}  ({result.front_size:,} designs, exact)")
     typer.echo(f"datasets  {folder / 'view.nc'}  ({result.stored_points:,} designs stored), {folder / 'summary.nc'}")
     typer.echo(f"next      kvwall report {folder}   (one HTML page), kvwall pareto {folder}, kvwall optimize {study}")

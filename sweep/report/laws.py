@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,6 +26,8 @@ CHUNK = 4096
 """Designs evaluated together: one shape, so that the laws compile once."""
 FLOP_RATE = "flop_per_second"
 """Arithmetic of the step per second and device; not a metric of the contract, but the roofline's height."""
+
+_Arrays: TypeAlias = dict[str, jax.Array]
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,10 @@ class Laws:
         places = np.unravel_index(padded, space.shape) if space.dims else ()
         design = columns.design(dict(zip(space.dims, places, strict=True)))
         with jax.enable_x64(True):
-            found = self._run(jax.tree.map(_widened, design))
-        return {name: np.asarray(array)[: len(index)] for name, array in found.items()}
+            numbers, known, codes = self._run(jax.tree.map(_widened, design))
+        found = {name: np.where(known[name], number, np.nan) for name, number in numbers.items()}
+        found |= {name: np.asarray(code).astype(np.int8) for name, code in codes.items()}
+        return {name: array[: len(index)] for name, array in found.items()}
 
     def _catalogue(self, space: Space) -> Catalogue:
         known, own = self.study.catalogue, self.study.space
@@ -105,15 +110,16 @@ def _widened(leaf: Any) -> Any:
     return np.broadcast_to(leaf, shape)
 
 
-def _everything(design: Design, task: str) -> dict[str, jax.Array]:
+def _everything(design: Design, task: str) -> tuple[_Arrays, _Arrays, _Arrays]:
+    """Numbers, the flags that say which of them are known, and label codes."""
     found, step = evaluate(design, task), evaluate_step(design)
-    numbers = {
-        name: jax.numpy.where(found.sourced[name], jax.numpy.broadcast_to(value, (CHUNK,)), jax.numpy.nan)
-        for name, value in found.metrics.items()
-    }
-    rate = jax.numpy.where(found.sourced["time_per_output_token"], step.ledger.flop / step.time, jax.numpy.nan)
-    codes = {name: jax.numpy.broadcast_to(code, (CHUNK,)).astype(np.int8) for name, code in found.labels.items()}
-    return {**numbers, **codes, FLOP_RATE: rate}
+    numbers = {**found.metrics, FLOP_RATE: step.ledger.flop / step.time}
+    known = {**found.sourced, FLOP_RATE: found.sourced["time_per_output_token"]}
+    return _full(numbers), _full(known), _full(found.labels)
+
+
+def _full(arrays: Mapping[str, Any]) -> _Arrays:
+    return {name: jnp.broadcast_to(array, (CHUNK,)) for name, array in arrays.items()}
 
 
 def study_values(study: Study, axis: str) -> list[Value]:

@@ -17,6 +17,7 @@ import time
 import jax
 import numpy as np
 
+from kvwall.sweep.kernel import Problem
 from kvwall.sweep.run import problem_of
 from kvwall.sweep.stream import Stream
 from kvwall.sweep.study import Study
@@ -104,10 +105,10 @@ def gather(operand, where, **params):
     return jax.lax.gather_p.bind(operand, where, **params)
 
 
-def numpy_rate(stream: Stream) -> float:
+def numpy_rate(problem: Problem) -> float:
     """Points per second of both passes in NumPy."""
     seconds_per_point = 0.0
-    for reducer in stream.reducers(NUMPY_POINTS_PER_BLOCK):
+    for reducer in Stream(problem, NUMPY_POINTS_PER_BLOCK).reducers():
         program = jax.make_jaxpr(reducer.reduce)(np.int32(0))
         layout = reducer.layout
         starts = range(0, layout.row_count - reducer.rows_per_call, reducer.rows_per_call)[:NUMPY_BLOCKS] or [0]
@@ -130,7 +131,7 @@ def main() -> None:
     points = stream.space.size
     rates = sorted(points / run.seconds for run in runs)
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    in_numpy = numpy_rate(stream)
+    in_numpy = numpy_rate(stream.problem)
     print(
         json.dumps(
             {

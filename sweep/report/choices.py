@@ -1,0 +1,129 @@
+"""What the page's own figures vary: models, chips, batches and contexts, taken from the study where it varies them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kvwall.spaces.axes import Value
+from kvwall.sweep.report.best import BestDesigns
+from kvwall.sweep.report.data import Results
+from kvwall.sweep.report.laws import Laws, nearest_to, spread, study_values
+from kvwall.sweep.report.parts import Selector
+from kvwall.sweep.report.wording import short_name
+from kvwall.sweep.study import Study
+
+MOST_CHIPS = 9
+_MOST_MODELS = 4
+_FEW = 4
+_OWN_CONTEXTS = [2**power for power in range(11, 21)]
+_OWN_BATCHES = [2**power for power in range(0, 10)]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Results, the laws, and the values that figures are drawn at."""
+
+    results: Results
+    laws: Laws
+    best: BestDesigns | None
+    """Exact best designs; None where the grid was too large to search again."""
+
+    @property
+    def study(self) -> Study:
+        """The study."""
+        return self.results.study
+
+    @cached_property
+    def chips(self) -> list[Value]:
+        """The study's chips, at most MOST_CHIPS."""
+        return list(self.study.space.values("hardware"))[:MOST_CHIPS]
+
+    @cached_property
+    def models(self) -> list[Value]:
+        """The study's models, at most four."""
+        return list(self.study.space.values("model"))[:_MOST_MODELS]
+
+    @cached_property
+    def cut(self) -> tuple[str, ...]:
+        """Sentences about chips and models that figures leave out."""
+        space = self.study.space
+        counts = [("chips", len(space["hardware"]), MOST_CHIPS), ("models", len(space["model"]), _MOST_MODELS)]
+        return tuple(f"Figures show the first {most} of {n} {what}." for what, n, most in counts if n > most)
+
+    def ladder(self, axis: str, most: int) -> list[Value]:
+        """Values of batch or context for an axis of a figure: the study's, or powers of two where it has few."""
+        own = study_values(self.study, axis)
+        if len(own) < _FEW:
+            own = sorted({*own, *(_OWN_BATCHES if axis == "batch" else _OWN_CONTEXTS)}, key=float)
+        return spread(own, most)
+
+    def own_ladder(self, axis: str) -> bool:
+        """Whether `ladder` goes beyond the study's values."""
+        return len(self.study.space[axis]) < _FEW
+
+    @cached_property
+    def ladder_note(self) -> tuple[str, ...]:
+        """A sentence where figures go beyond the study's values."""
+        short = [axis for axis in ("context", "batch") if self.own_ladder(axis)]
+        return (f"The study has few values of {' and '.join(short)}; these figures also show others.",) if short else ()
+
+    def two_batches(self) -> list[Value]:
+        """Batch 1 (or the smallest) and larger ones."""
+        batches = self.ladder("batch", 1000)
+        return list(dict.fromkeys([batches[0], nearest_to(batches, 32), nearest_to(batches, 256)]))
+
+    @cached_property
+    def degrees(self) -> dict[tuple[Value, Value], tuple[int, bool]]:
+        """(model, chip) -> the fewest devices of the study that hold the model as published, and whether they do.
+
+        Where none does, the largest that can be laid out.
+        """
+        values = study_values(self.study, "tensor_parallel")
+        smallest = {axis: study_values(self.study, axis)[0] for axis in ("batch", "context")}
+        found = self.laws.grid(model=self.models, hardware=self.chips, tensor_parallel=values, **smallest)
+        status = found.words("status")
+        chosen = {}
+        for row, model in enumerate(self.models):
+            for column, chip in enumerate(self.chips):
+                words = list(status[row, column])
+                laid_out = [place for place, word in enumerate(words) if word != "layout"] or [0]
+                fits = "ok" in words
+                place = words.index("ok") if fits else laid_out[-1]
+                chosen[model, chip] = (int(values[place]), fits)
+        return chosen
+
+    def model_selector(self) -> tuple[Selector, ...]:
+        """A choice between models, where there are several."""
+        if len(self.models) < 2:
+            return ()
+        options = tuple((str(model), short_name(str(model))) for model in self.models)
+        return (Selector("model", "model", options, options[0][0]),)
+
+    def best_index(self, model: Value, chip: Value) -> int | None:
+        """Grid index of the best admissible design of a model on a chip, or None.
+
+        Of designs that tie by the first objective the front's is taken; without an exact search only the front is known.
+        """
+        front = self._front_rows(model, chip)
+        row = next((int(row) for row in self.results.order if front[row]), None)
+        on_front = None if row is None else int(self.results.front["grid_index"].values[row])
+        if self.best is None:
+            return on_front
+        exact = self.best.best_of(model, chip)
+        if row is None or exact is None:
+            return exact
+        place = self.best.values["model"].index(model), self.best.values["hardware"].index(chip)
+        values = self.best.value[place]
+        most = float(np.nanmin(self.best.sign * values)) * self.best.sign
+        tied = np.isclose(float(self.results.front[self.results.first].values[row]), most, rtol=1e-6)
+        return on_front if tied else exact
+
+    def _front_rows(self, model: Value, chip: Value) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        front, rows = self.results.front, self.results.front.sizes["point"]
+        chips = np.broadcast_to(front["hardware"].values, rows)
+        models = np.broadcast_to(front["model"].values, rows)
+        found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (chips == str(chip)) & (models == str(model))
+        return found

@@ -1,0 +1,134 @@
+"""Colours, axes and the frame that all figures share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import plotly.graph_objects as go
+
+from kvwall.objectives.register import metric_named
+from kvwall.spaces.axes import Value
+from kvwall.sweep.report.wording import metric_label
+from kvwall.sweep.study import Study
+
+INK: Final = "#1f2933"
+MUTED: Final = "#66727f"
+GRID: Final = "#e6e9ed"
+# Both sets are readable with the common colour-vision deficiencies (Okabe and Ito; Tol "muted").
+REGIME_COLOURS: Final[Mapping[str, str]] = {
+    "weight": "#0072b2",
+    "kv": "#e69f00",
+    "compute": "#009e73",
+    "scale_up": "#cc79a7",
+    "tier_link": "#56b4e9",
+    "overhead": "#f0e442",
+    "capacity": "#d3d7dc",
+    "layout": "#8d96a0",
+    "unsourced": "#f7f7f7",
+}
+_CHIP_COLOURS: Final = (
+    "#117733", "#332288", "#cc6677", "#ddaa33", "#44aa99", "#882255", "#88ccee", "#999933", "#aa4499",
+)  # fmt: skip
+CHIP_SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x", "pentagon", "hexagon")
+FONT: Final = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
+CONFIG: Final[Mapping[str, object]] = {
+    "displaylogo": False,
+    "showSendToCloud": False,  # results may be confidential: no button uploads them
+    "responsive": True,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
+}
+
+
+def chip_colour(study: Study, chip: Value) -> str:
+    """The colour of a chip, the same in every figure."""
+    return _CHIP_COLOURS[study.space.values("hardware").index(chip) % len(_CHIP_COLOURS)]
+
+
+def chip_symbol(study: Study, chip: Value) -> str:
+    """The marker of a chip."""
+    return CHIP_SYMBOLS[study.space.values("hardware").index(chip) % len(CHIP_SYMBOLS)]
+
+
+def frame(x: Mapping[str, Any], y: Mapping[str, Any], **more: Any) -> go.Layout:
+    """A figure's layout: light, thin grid, legend below the plot."""
+    base = {
+        "template": "none",
+        "font": {"family": FONT, "size": 13, "color": INK},
+        "margin": {"l": 64, "r": 16, "t": 12, "b": 52},
+        "paper_bgcolor": "#ffffff",
+        "plot_bgcolor": "#ffffff",
+        "hoverlabel": {"align": "left", "font": {"family": FONT, "size": 12}},
+        "legend": {"orientation": "h", "x": 0, "y": -0.22, "xanchor": "left", "yanchor": "top", "font": {"size": 12}},
+        "xaxis": {**_AXIS, **x},
+        "yaxis": {**_AXIS, **y},
+    }
+    return go.Layout(**{**base, **more})
+
+
+_AXIS: Final[Mapping[str, Any]] = {
+    "gridcolor": GRID,
+    "linecolor": "#c5ccd3",
+    "zeroline": False,
+    "showline": True,
+    "ticks": "outside",
+    "tickcolor": "#c5ccd3",
+    "ticklen": 4,
+    "automargin": True,
+    "title": {"standoff": 10},
+}
+
+
+def axis(title: str, *, log: bool = False, suffix: str = "", **more: Any) -> dict[str, Any]:
+    """A numeric axis with SI prefixes on its ticks."""
+    kind = {"type": "log", "dtick": 1} if log else {}
+    return {"title": {"text": title, "standoff": 10}, "tickformat": "~s", "ticksuffix": suffix, **kind, **more}
+
+
+def tokens_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
+    """A logarithmic axis of a count that doubles: ticks at powers of two or four."""
+    low, high = min(values), max(values)
+    first, last = (low.bit_length() - 1 if isinstance(low, int) else 0), max(int(high), 1).bit_length()
+    step = max(1, -(-(last - first) // 6))
+    ticks = [2**power for power in range(first, last + 1, step)]
+    return {
+        "title": {"text": title, "standoff": 10},
+        "type": "log",
+        "tickvals": ticks,
+        "ticktext": [binary_text(tick) for tick in ticks],
+        "tickangle": 0,
+    }
+
+
+def binary_text(count: int) -> str:
+    """A count in powers of 1024.
+
+    >>> binary_text(512), binary_text(131072), binary_text(1048576)
+    ('512', '128k', '1M')
+    """
+    for size, letter in ((1 << 20, "M"), (1 << 10, "k")):
+        if count >= size:
+            return f"{count / size:g}{letter}"
+    return str(count)
+
+
+def metric_axis(study: Study, name: str, values: Sequence[float]) -> dict[str, Any]:
+    """An axis for a metric: logarithmic where its values span much, ticks in its unit."""
+    label, unit = metric_label(name), metric_named(name, study.task).unit
+    positive = [value for value in values if value > 0]
+    log = len(positive) == len(values) > 0 and max(positive) > 30 * min(positive)
+    if name.startswith("quality_loss") and not name.endswith("perplexity"):
+        return axis(label, tickformat="~%", rangemode="tozero")
+    match unit:
+        case "s":
+            return axis(label, log=log, suffix="s")
+        case "byte":
+            return axis(label, log=log, suffix="B")
+        case "USD":
+            return axis(f"{label} (USD)", log=log, tickformat="~g")
+        case "J":
+            return axis(label, log=log, suffix="J")
+        case "FLOP byte-1":
+            return axis(f"{label} (FLOP/B)", log=log)
+        case _:
+            return axis(label, log=log)
