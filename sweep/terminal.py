@@ -1,4 +1,4 @@
-"""Standard output for people: plain ASCII of 80 columns or more where it is no terminal that can show more."""
+"""Standard output for people: plain ASCII of 120 columns or more where it is no terminal that can show more."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from rich.table import Table
 
 
 def terminal() -> Console:
-    """Standard output; without a terminal no colours and at least 80 columns."""
+    """Standard output; without a terminal no colours and at least 120 columns, so that nothing folds."""
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=max(console.width, 80), no_color=True)
+    return console if console.is_terminal else Console(highlight=False, width=max(console.width, 120), no_color=True)
 
 
 def new_table(console: Console) -> Table:

@@ -44,6 +44,11 @@ class BestDesigns:
         found: NDArray[np.int64] = self.index[self.values["model"].index(model), self.values["hardware"].index(chip)]
         return found
 
+    def at(self, model: Value, chip: Value, context: Value) -> float:
+        """The first objective at one context, NaN where nothing is admissible."""
+        place = (self.values["model"].index(model), self.values["hardware"].index(chip))
+        return float(self.value[(*place, self.values["context"].index(context))])
+
     def best_of(self, model: Value, chip: Value) -> int | None:
         """Grid index of the best over all contexts, or None."""
         place = self.values["model"].index(model), self.values["hardware"].index(chip)

@@ -85,10 +85,10 @@ def axis(title: str, *, log: bool = False, suffix: str = "", **more: Any) -> dic
     return {"title": {"text": title, "standoff": 10}, "tickformat": "~s", "ticksuffix": suffix, **kind, **more}
 
 
-def tokens_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
+def tokens_axis(title: str, values: Sequence[int]) -> dict[str, Any]:
     """A logarithmic axis of a count that doubles: ticks at powers of two or four."""
     low, high = min(values), max(values)
-    first, last = (low.bit_length() - 1 if isinstance(low, int) else 0), max(int(high), 1).bit_length()
+    first, last = max(low, 1).bit_length() - 1, max(high, 1).bit_length()
     step = max(1, -(-(last - first) // 6))
     ticks = [2**power for power in range(first, last + 1, step)]
     return {

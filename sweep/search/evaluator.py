@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kvwall.objectives.register import LABELS, STATUS_OK, Metric, metric_register
+from kvwall.objectives.register import LABELS, STATUS_OK, Evaluation, evaluate, metric_register
 from kvwall.objectives.status import STATUSES
 from kvwall.objectives.step import evaluate_step
+from kvwall.spaces.axes import Value
 from kvwall.spaces.design import Design
 from kvwall.sweep.search.parameters import Parameters, Params
 
@@ -83,11 +85,9 @@ class Evaluator:
         self._score = jax.jit(self._scores)
 
     def __call__(self, batch: Sequence[Params]) -> Scores:
-        """Scores of the trials, evaluated BATCH at a time in float32; the last batch is padded."""
+        """Scores of the trials, BATCH at a time in float32; the last batch is padded."""
         parts = [self._padded(batch[first : first + BATCH]) for first in range(0, len(batch), BATCH)]
-        objectives = np.concatenate([part[0] for part in parts]) if parts else np.empty((0, len(self.study.objectives)))
-        violations = np.concatenate([part[1] for part in parts]) if parts else np.empty((0, len(self.rules)))
-        status = np.concatenate([part[2] for part in parts]) if parts else np.empty(0)
+        objectives, violations, status = (np.concatenate(each) for each in zip(*parts, strict=True))
         return Scores(objectives.astype(np.float64), violations.astype(np.float64), status.astype(np.int64))
 
     def _padded(self, batch: Sequence[Params]) -> list[np.ndarray[Any, Any]]:
@@ -99,18 +99,45 @@ class Evaluator:
         design = self._design(positions, numbers)
         step = evaluate_step(design)
         register = metric_register(self.study.task)
-        asked = [metric_register(self.study.task)[objective.metric] for objective in self.study.objectives]
-        objectives = [jnp.where(m.sourced(design), m.law(design, step), jnp.nan) for m in asked]
+
+        def value(name: str) -> Any:
+            return jnp.where(register[name].sourced(design), register[name].law(design, step), jnp.nan)
+
+        objectives = [value(objective.metric) for objective in self.study.objectives]
+        sourced = reduce(jnp.logical_and, [register[each.metric].sourced(design) for each in self.study.objectives])
         status = LABELS["status"].law(design, step)
-        room = step.memory.margin / design.hardware.memory_capacity
-        overrun = jnp.where(status == _MEMORY, jnp.clip(-room, _LEAST, _CANNOT), _CANNOT)
-        violations = [jnp.where(status == STATUS_OK, 0.0, overrun)]
-        violations.append(jnp.where(jnp.isfinite(objectives[0]), 0.0, _CANNOT))
-        for constraint in self.study.constraints:
-            metric = register[constraint.metric]
-            value = jnp.where(metric.sourced(design), metric.law(design, step), jnp.nan)
-            violations.append(_violation(value, constraint.low, constraint.high))
+        shortage = jnp.clip(-step.memory.margin / design.hardware.memory_capacity, _LEAST, _CANNOT)
+        violations = [
+            jnp.where(status == STATUS_OK, 0.0, jnp.where(status == _MEMORY, shortage, _CANNOT)),
+            jnp.where(sourced, 0.0, _CANNOT),
+            *(_violation(value(each.metric), each.low, each.high) for each in self.study.constraints),
+        ]
         return _rows(objectives), _rows(violations), jnp.broadcast_to(status, (BATCH,))
+
+    def describe(self, batch: Sequence[Params]) -> list[dict[str, Value | None]]:
+        """Axes, metrics (float64, None where there is no number) and labels of the trials' designs.
+
+        The objectives are as they were compared, in float32.
+        """
+        if not batch:
+            return []
+        objectives = self(batch).objectives
+        with jax.enable_x64(True):
+            found = self._evaluation(batch)
+        metrics = {name: np.where(found.sourced[name], value, np.nan) for name, value in found.metrics.items()}
+        for place, objective in enumerate(self.study.objectives):
+            metrics[objective.metric] = objectives[:, place]
+        columns = {name: _column(value, len(batch)) for name, value in metrics.items()}
+        labels = {name: _column(value, len(batch)) for name, value in found.labels.items()}
+        return [
+            self.parameters.chosen(params)
+            | {name: float(column[row]) if np.isfinite(column[row]) else None for name, column in columns.items()}
+            | {name: LABELS[name].meanings[int(column[row])] for name, column in labels.items()}
+            for row, params in enumerate(batch)
+        ]
+
+    def _evaluation(self, batch: Sequence[Params]) -> Evaluation:
+        return evaluate(self._design(self.parameters.positions(batch), self.parameters.numbers(batch)), self.study.task)
 
     def _design(self, positions: Any, numbers: Any) -> Design:
         design = self._columns.design(positions)
@@ -122,10 +149,6 @@ class Evaluator:
                 design = _with(design, name, numbers[dimension])
         return design
 
-    def metric(self, name: str) -> Metric:
-        """A metric of the study's task."""
-        return metric_register(self.study.task)[name]
-
 
 def _with(design: Design, axis: str, number: Any) -> Design:
     """The design with one axis at these numbers."""
@@ -133,6 +156,10 @@ def _with(design: Design, axis: str, number: Any) -> Design:
         return replace(design, **{axis: number})
     record, field = _FIELDS[axis]
     return replace(design, **{record: replace(getattr(design, record), **{field: number})})
+
+
+def _column(values: Any, rows: int) -> np.ndarray[Any, Any]:
+    return np.broadcast_to(np.asarray(values).reshape(-1), (rows,))
 
 
 def _rows(parts: Sequence[Any]) -> jax.Array:

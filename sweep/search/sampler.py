@@ -127,9 +127,8 @@ class LocalSearchSampler(BaseSampler):
         earlier = trial.number - trial.number % BATCH
         known = study.get_trials(deepcopy=False)
         self._history.seen.update(key(t.params) for t in known[self._history.count :] if t.params)
-        finished = [t for t in known[:earlier] if t.state == TrialState.COMPLETE]
-        if len(finished) > self._history.count:
-            self._history.learn(finished, self._narrow)
+        if earlier > self._history.count:
+            self._history.learn([t for t in known[:earlier] if t.state == TrialState.COMPLETE], self._narrow)
 
     def _propose(self, draw: np.random.Generator, more: int) -> dict[str, Any]:
         kind = draw.random()

@@ -1,0 +1,171 @@
+"""The top of the page: what was asked, what came out, and the answer in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kvwall.spaces.axes import Value
+from kvwall.spaces.errors import InputError
+from kvwall.sweep.flags import flags_of
+from kvwall.sweep.report.choices import Choices
+from kvwall.sweep.report.parts import Section, Table
+from kvwall.sweep.report.wording import (
+    axis_label,
+    axis_text,
+    constraint_texts,
+    design_text,
+    listed,
+    metric_label,
+    metric_value,
+    objective_text,
+    share_text,
+    short_name,
+    varying,
+)
+from kvwall.sweep.single import single_design
+
+CEILING = "Derived ceilings, not measured speeds"
+_MOST_VALUES = 6
+
+
+def tiles(choices: Choices) -> tuple[tuple[str, str, str], ...]:
+    """(number, what it counts, remark) of what came out."""
+    results = choices.results
+    points = choices.study.space.size
+    found = [(f"{points:,}", "designs in the grid", "")]
+    for name, remark in (("feasible", "fit and can be laid out"), ("admissible", "and meet every constraint")):
+        count = results.count(name)
+        if count is not None:
+            found.append((share_text(count, points), name, f"{count:,} {remark}"))
+    found.append((f"{results.front.sizes['point']:,}", "on the front", "exact, over the whole grid"))
+    return tuple(found)
+
+
+def answer(choices: Choices) -> tuple[str, ...]:
+    """The answer, one sentence a paragraph."""
+    results, study = choices.results, choices.study
+    if not len(results.order):
+        return ("No design is admissible.", *_why_nothing(choices))
+    row = int(results.order[0])
+    first = study.objectives[0]
+    value = float(results.front[first.metric].values[row])
+    others = [
+        f"{metric_label(objective.metric)} {_value(choices, objective.metric, row)}" for objective in study.objectives[1:]
+    ]
+    beside = f" ({', '.join(others)})" if others else ""
+    most = "highest" if first.sense == "maximize" else "lowest"
+    design = design_text(study, results.design(row), ())
+    best = (
+        f"The {most} {metric_label(first.metric)} of all admissible designs is "
+        f"{metric_value(study, first.metric, value)}{beside}: {design}."
+    )
+    chips = [*_chip_answers(choices)] if len(choices.chips) > 1 or len(choices.models) > 1 else []
+    exact = "" if choices.best is not None else " (of the front: the grid was too large to search again)"
+    more = (f"Best by chip{exact}: {'; '.join(chips)}.",) if chips else ()
+    return (best, *more)
+
+
+def _value(choices: Choices, metric: str, row: int) -> str:
+    return metric_value(choices.study, metric, float(choices.results.front[metric].values[row]))
+
+
+def _chip_answers(choices: Choices) -> Iterator[str]:
+    for model in choices.models:
+        for chip in choices.chips:
+            name = short_name(str(chip))
+            if len(choices.models) > 1:
+                name = f"{short_name(str(model))} on {name}"
+            index = choices.best_index(model, chip)
+            if index is None:
+                yield f"{name}: {'no admissible design' if choices.best else 'none on the front'}"
+                continue
+            value = float(choices.laws.points(np.array([index]))[choices.results.first][0])
+            design = design_text(choices.study, choices.study.space.point(index), ("model", "hardware"))
+            yield f"{name} {metric_value(choices.study, choices.results.first, value)} with {design}"
+
+
+def _why_nothing(choices: Choices) -> Iterator[str]:
+    feasible = choices.results.count("feasible")
+    if feasible == 0:
+        yield "None of the designs fits into memory, can be laid out and has all its figures sourced."
+    for constraint, count in choices.results.rejected.items():
+        if feasible:
+            named = constraint_texts(choices.study).get(constraint, constraint)
+            yield f"{named}: rejects {share_text(count, feasible)} of the feasible designs on its own."
+
+
+def asked(choices: Choices) -> Table:
+    """What the study asks, line by line."""
+    study = choices.study
+    rows = [
+        ("models", listed(short_name(str(name)) for name in study.space.values("model"))),
+        ("chips", listed(short_name(str(name)) for name in study.space.values("hardware"))),
+        ("axes", "; ".join(_axis_line(choices, name) for name in varying(study) if name not in {"model", "hardware"})),
+        ("held fixed", "; ".join(_fixed(choices)) or "everything else is neutral"),
+        ("objectives", "; ".join(objective_text(study, objective) for objective in study.objectives)),
+        ("constraints", "; ".join(_constraint_lines(choices)) or "none"),
+        ("quality", f"task {study.task}, upper bounds at {100 * study.confidence:g} % confidence"),
+    ]
+    return Table(("", ""), tuple((name, text) for name, text in rows if text), 2)
+
+
+def _axis_line(choices: Choices, name: str) -> str:
+    space = choices.study.space
+    if name in space.leader:
+        return f"{axis_label(name)} moves with {axis_label(space.leader[name])}"
+    values: tuple[Value, ...] = space.values(name)
+    if len(values) <= _MOST_VALUES:
+        return f"{axis_label(name)} {', '.join(axis_text(name, value) for value in values)}"
+    ends = sorted(values, key=float) if not isinstance(values[0], str) else list(values)
+    return f"{axis_label(name)} {axis_text(name, ends[0])} to {axis_text(name, ends[-1])} ({len(values)} values)"
+
+
+def _fixed(choices: Choices) -> Iterator[str]:
+    for entry in choices.study.space.axes:
+        name, value = entry.axis.name, entry.values[0]
+        if len(entry) == 1 and name not in {"model", "hardware"} and value != entry.axis.neutral:
+            yield f"{axis_label(name)} {axis_text(name, value)}"
+
+
+def _constraint_lines(choices: Choices) -> Iterator[str]:
+    feasible = choices.results.count("feasible")
+    for constraint, text in constraint_texts(choices.study).items():
+        count = choices.results.rejected.get(constraint)
+        told = f" (rejects {share_text(count, feasible)} of the feasible designs)" if count is not None and feasible else ""
+        yield f"{text}{told}"
+
+
+def caveats(choices: Choices) -> Section:
+    """Assumptions and flags."""
+    found: dict[str, None] = {}
+    for change in choices.results.changes:
+        found[f"The catalogue or program has changed since the sweep, so curves on this page may differ from it: {change}."] = None
+    for chip, figures in choices.study.assume.items():
+        for figure, quantity in figures.items():
+            found[f"Assumed, not sourced: {figure.replace('_', ' ')} of {short_name(str(chip))} is {quantity}."] = None
+    found |= dict.fromkeys(_design_flags(choices))
+    texts = tuple(found) or ("No assumption was made, and no best design goes beyond what its data cover.",)
+    return Section("caveats", "Assumptions and flags", (), (), texts)
+
+
+def _design_flags(choices: Choices) -> Iterator[str]:
+    """Flags of each chip's best design."""
+    for model in choices.models:
+        for chip in choices.chips:
+            index = choices.best_index(model, chip)
+            if index is None:
+                continue
+            study = choices.study
+            try:
+                single = single_design(
+                    study.space.point(index), task=study.task, confidence=study.confidence, mode=study.mode,
+                    assume=study.assume.get(str(chip), {}),
+                )  # fmt: skip
+            except InputError as error:  # a model or chip file that has gone since
+                yield from error.faults
+                continue
+            for flag in flags_of(single):
+                if not flag.startswith("assumed:"):
+                    yield f"Best design on {short_name(str(chip))}: {flag}."

@@ -1,0 +1,102 @@
+"""The page: header, figures and footer in one file that asks nothing of any network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+
+from plotly.offline import get_plotlyjs
+
+from kvwall.sweep.report.best import best_designs
+from kvwall.sweep.report.by_context import context_section
+from kvwall.sweep.report.choices import Choices
+from kvwall.sweep.report.data import Results, read_results
+from kvwall.sweep.report.footer import provenance_section, source_section
+from kvwall.sweep.report.front_plot import front_section
+from kvwall.sweep.report.header import CEILING, answer, asked, caveats, tiles
+from kvwall.sweep.report.laws import Laws
+from kvwall.sweep.report.marginals import marginal_section
+from kvwall.sweep.report.parts import Section, section_html, table_html
+from kvwall.sweep.report.phase_map import phase_section
+from kvwall.sweep.report.roofline import roofline_section
+from kvwall.sweep.report.speedup import speedup_section
+from kvwall.sweep.store.atomic import write_atomically
+
+NAME = "report.html"
+_HERE = Path(__file__).parent
+# No source of anything but the page itself: a browser then refuses every request, whoever makes it.
+_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+def write_report(folder: str | Path) -> Path:
+    """Write `report.html` into a results folder and return its path.
+
+    Raises InputError where the folder holds no results, or cannot be written to.
+    """
+    results = read_results(Path(folder))
+    path = results.folder / NAME
+    write_atomically(path, page(results).encode())
+    return path
+
+
+def page(results: Results) -> str:
+    """The page as HTML."""
+    choices = Choices(results, Laws(results.study), best_designs(results.study))
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    sections = [
+        context_section(choices),
+        front_section(choices),
+        phase_section(choices),
+        speedup_section(choices),
+        roofline_section(choices),
+        marginal_section(choices),
+        caveats(choices),
+        source_section(results),
+        provenance_section(results, now),
+    ]
+    return _document(choices, sections)
+
+
+def _document(choices: Choices, sections: Sequence[Section]) -> str:
+    name = escape(choices.study.name)
+    links = "".join(f'<a href="#{escape(section.name)}">{escape(section.title.split(":")[0])}</a>' for section in sections)
+    body = "\n".join(section_html(section) for section in sections)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<title>{name}: where the memory wall stands</title>
+<style>{(_HERE / "page.css").read_text(encoding="utf-8")}</style>
+</head>
+<body>
+<header>
+<p class="badge">{CEILING}</p>
+<h1>{name}: where the memory wall stands</h1>
+{_tiles_html(choices)}
+<div class="answer">{"".join(f"<p>{escape(text)}</p>" for text in answer(choices))}</div>
+<p class="note">Every speed here is what perfect overlap at datasheet peaks would give: an implementation is slower, none is
+faster. Losses of quality are calibrated on published results.</p>
+<details open><summary>What was asked</summary>{table_html(asked(choices))}</details>
+<nav>{links}</nav>
+</header>
+<noscript><p>The figures need JavaScript; the tables do not.</p></noscript>
+<main>
+{body}
+</main>
+<script>{get_plotlyjs()}</script>
+<script>{(_HERE / "page.js").read_text(encoding="utf-8")}</script>
+</body>
+</html>
+"""
+
+
+def _tiles_html(choices: Choices) -> str:
+    cells = "".join(
+        f'<div class="tile"><b>{escape(number)}</b><span>{escape(what)}</span><small>{escape(remark)}</small></div>'
+        for number, what, remark in tiles(choices)
+    )
+    return f'<div class="tiles">{cells}</div>'
