@@ -46,11 +46,10 @@ def _peak_known(design: Design, operand_bits: Bits) -> Flag:
 
 
 def energy_sourced(design: Design) -> Flag:
-    """Whether energy per token can be stated: the step's figures, and energies of memory, arithmetic and used links."""
+    """Whether energy per token can be stated: energies of memory, arithmetic and used links; no time is needed."""
     chip = design.hardware
     link = jnp.logical_or(chip.link_energy.known, design.placement.host <= 0)
-    energies = jnp.logical_and(jnp.logical_and(chip.memory_energy.known, chip.flop_energy.known), link)
-    return jnp.logical_and(step_sourced(design), energies)
+    return jnp.logical_and(jnp.logical_and(chip.memory_energy.known, chip.flop_energy.known), link)
 
 
 def cost_sourced(design: Design) -> Flag:

@@ -109,12 +109,30 @@ class RowStatistics:
     rejected: np.ndarray[Any, Any]
     best: np.ndarray[Any, Any]
     """Per objective, sign * value, smaller is better; LARGE where no point of the row is admissible."""
+    above: np.ndarray[Any, Any]
+    """Feasible points whose histogram metric is at least each edge."""
+
+
+BINS = 16
+"""Bins of a histogram."""
 
 
 class RowReducer:
-    """Reduces rows of a layout; keeps the extremes of `metrics`."""
+    """Reduces rows of a layout; keeps the extremes of `metrics`, and how `histogram` is distributed if it is given.
 
-    def __init__(self, problem: Problem, layout: Layout, rows_per_call: int, metrics: Sequence[str]) -> None:
+    `edges` are the lower edges of its bins; set them before calling.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        layout: Layout,
+        rows_per_call: int,
+        metrics: Sequence[str],
+        histogram: str | None = None,
+    ) -> None:
+        self.histogram = histogram
+        self.edges = np.zeros(BINS, np.float32)
         self.layout = layout
         self.rows_per_call = rows_per_call
         self.metrics = tuple(metrics)
@@ -124,15 +142,15 @@ class RowReducer:
     def __call__(self, first_row: int) -> RowStatistics:
         """Statistics of up to `rows_per_call` rows from `first_row` on."""
         there = min(self.rows_per_call, self.layout.row_count - first_row)
-        low, high, counts, admissible, rejected, best = self._run(np.int32(first_row))
-        host = [np.asarray(array)[:there] for array in (low, high, counts, admissible, rejected, best)]
-        return RowStatistics(*host)
+        return RowStatistics(*(np.asarray(array)[:there] for array in self._run(np.int32(first_row), self.edges)))
 
     def compile(self) -> None:
         """Compile without running."""
-        self._run = self._run.lower(jax.ShapeDtypeStruct((), jnp.int32)).compile()  # type: ignore[assignment]
+        self._run = self._run.lower(
+            jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((BINS,), jnp.float32)
+        ).compile()  # type: ignore[assignment]
 
-    def reduce(self, first_row: jax.Array) -> tuple[jax.Array, ...]:
+    def reduce(self, first_row: jax.Array, edges: jax.Array) -> tuple[jax.Array, ...]:
         """The kernel itself, to be traced: arrays of RowStatistics for `rows_per_call` rows, the last one repeated."""
         shape = (self.rows_per_call, self.layout.column_count)
         last = self.layout.row_count - 1
@@ -154,8 +172,15 @@ class RowReducer:
             batch.extreme("min", (found.metrics[o.metric] * np.float32(o.sign), True), admissible, any_admissible)
             for o in self._problem.objectives
         ]
+        above = self._above(batch, found, feasible, edges)
         batch.run()
-        return tuple(batch.stacked(keys) for keys in (low, high, counts, [any_admissible], refused, best))
+        return tuple(batch.stacked(keys) for keys in (low, high, counts, [any_admissible], refused, best, above))
+
+    def _above(self, batch: Reduction, found: Evaluation, feasible: Any, edges: jax.Array) -> list[int]:
+        if self.histogram is None:
+            return []
+        value, counts = found.metrics[self.histogram], jnp.logical_and(feasible, found.sourced[self.histogram])
+        return [batch.add("sum", jnp.logical_and(counts, value >= edges[place])) for place in range(BINS)]
 
     def _masked(self, found: Evaluation, name: str) -> tuple[Any, Any]:
         return found.metrics[name], found.sourced[name]

@@ -15,11 +15,11 @@ import numpy as np
 
 from kvwall.objectives.register import STATUS_OK
 from kvwall.sweep.front import Front
-from kvwall.sweep.kernel import Problem, RowReducer, RowStatistics
+from kvwall.sweep.kernel import BINS, Problem, RowReducer, RowStatistics
 from kvwall.sweep.layout import Layout, choose_layouts
 from kvwall.sweep.points import PointEvaluator
 from kvwall.sweep.reduction import LARGE
-from kvwall.sweep.results import Summary
+from kvwall.sweep.results import Histogram, Summary
 from kvwall.sweep.tally import Tally
 
 POINTS_PER_CALL = 2**24
@@ -104,8 +104,8 @@ class Stream:
         """The kernels of the two passes, not compiled yet."""
         bare = replace(self.problem, objectives=(), constraints=())
         return (
-            self._reducer(self.problem, self.first, self.first.rows),
-            self._reducer(bare, self.second, self.first.columns),
+            self._reducer(self.problem, self.first, self.first.rows, None),
+            self._reducer(bare, self.second, self.first.columns, self._shown),
         )
 
     def compile(self) -> tuple[RowReducer, RowReducer, PointEvaluator]:
@@ -138,6 +138,7 @@ class Stream:
             self._search(state.front, points, first_row, found)
             state.main_rows = first_row + len(found.low)
             self._report(state, progress, keep)
+        others.edges = self._edges(state.by_row)
         for first_row, found in _in_order(others, state.other_rows):
             state.by_column.add(first_row, found)
             state.other_rows = first_row + len(found.low)
@@ -165,10 +166,25 @@ class Stream:
         if keep:
             keep.offer(state.arrays)
 
-    def _reducer(self, problem: Problem, layout: Layout, wanted: tuple[str, ...]) -> RowReducer:
+    def _reducer(self, problem: Problem, layout: Layout, wanted: tuple[str, ...], histogram: str | None) -> RowReducer:
         rows = min(layout.row_count, max(1, self.points_per_call // layout.column_count))
-        metrics = [name for name, dims in self.depends.items() if dims & set(wanted)]
-        return RowReducer(problem, layout, rows, metrics)
+        metrics = [name for name, dims in self.depends.items() if dims & set(wanted) or name == self._shown]
+        return RowReducer(problem, layout, rows, metrics, histogram)
+
+    @property
+    def _shown(self) -> str | None:
+        """The metric whose distribution is counted: the first objective."""
+        return self.problem.objectives[0].metric if self.problem.objectives else None
+
+    def _edges(self, by_row: Tally) -> np.ndarray[Any, Any]:
+        """Lower edges of the histogram's bins, between the extremes that the first pass found."""
+        low, high = by_row.range_of(self._shown) if self._shown else (LARGE, -LARGE)
+        if not low < high:
+            return np.full(BINS, LARGE, np.float32)
+        spaced = np.geomspace if low > 0 else np.linspace
+        edges = spaced(low, min(high, LARGE), BINS, endpoint=False).astype(np.float32)
+        edges[0] = low
+        return edges
 
     def _search(self, front: Front, points: PointEvaluator, first_row: int, found: RowStatistics) -> None:
         """Look into rows that may hold points of the front, most promising first."""
@@ -203,8 +219,15 @@ class Stream:
             low=low | more_low,
             high=high | more_high,
             totals=totals,
-            histogram={},
+            histogram=self._histogram(by_row, by_column),
         )
+
+    def _histogram(self, by_row: Tally, by_column: Tally) -> dict[str, Histogram]:
+        edges = self._edges(by_row).astype(np.float64)
+        if self._shown is None or edges[0] >= LARGE:
+            return {}
+        counts = -np.diff(np.append(by_column.above, 0))
+        return {self._shown: Histogram(np.append(edges, by_row.range_of(self._shown)[1]), counts)}
 
 
 def _in_order(reducer: RowReducer, first_row: int) -> Iterator[tuple[int, RowStatistics]]:

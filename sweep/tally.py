@@ -19,6 +19,8 @@ _Array = np.ndarray[Any, Any]
 class Tally:
     """Adds up row statistics of one layout along some of its row dimensions. Order does not matter."""
 
+    _SINGLE = ("least", "greatest", "totals", "admissible", "rejected", "above")
+
     def __init__(self, layout: Layout, dims: Sequence[str], metrics: Sequence[str]) -> None:
         self._layout = layout
         self._metrics = tuple(metrics)
@@ -27,15 +29,18 @@ class Tally:
         self.low = {dim: np.full((n, len(metrics)), LARGE, np.float32) for dim, n in lengths.items()}
         self.high = {dim: np.full((n, len(metrics)), -LARGE, np.float32) for dim, n in lengths.items()}
         self.counts = {dim: np.zeros((n, categories), np.int64) for dim, n in lengths.items()}
+        self.least = np.full(len(metrics), LARGE, np.float32)
+        self.greatest = np.full(len(metrics), -LARGE, np.float32)
         self.totals = np.zeros(categories, np.int64)
         self.admissible = np.zeros(1, np.int64)
         self.rejected: _Array = np.zeros(0, np.int64)
+        self.above: _Array = np.zeros(0, np.int64)
 
     def arrays(self) -> dict[str, _Array]:
         """All there is, by name."""
         by_dim: dict[str, dict[str, _Array]] = {"low": self.low, "high": self.high, "counts": self.counts}
         found = {f"{kind}.{dim}": array for kind, table in by_dim.items() for dim, array in table.items()}
-        return found | {"totals": self.totals, "admissible": self.admissible, "rejected": self.rejected}
+        return found | {name: getattr(self, name) for name in self._SINGLE}
 
     def restore(self, arrays: Mapping[str, _Array]) -> None:
         """Go back to what `arrays` gave."""
@@ -43,15 +48,18 @@ class Tally:
         for kind, table in tables.items():
             for dim in table:
                 table[dim] = arrays[f"{kind}.{dim}"]
-        self.totals, self.admissible, self.rejected = (arrays[name] for name in ("totals", "admissible", "rejected"))
+        for name in self._SINGLE:
+            setattr(self, name, arrays[name])
 
     def add(self, first_row: int, found: RowStatistics) -> None:
         """Take in consecutive rows."""
         rows = np.arange(first_row, first_row + len(found.low))
+        self.least = np.minimum(self.least, found.low.min(axis=0))
+        self.greatest = np.maximum(self.greatest, found.high.max(axis=0))
         self.totals += found.counts.sum(axis=0, dtype=np.int64)
         self.admissible += found.admissible.sum(dtype=np.int64)
-        rejected = found.rejected.sum(axis=0, dtype=np.int64)
-        self.rejected = rejected + self.rejected if len(self.rejected) else rejected
+        self.rejected = _grown(self.rejected, found.rejected)
+        self.above = _grown(self.above, found.above)
         positions = self._layout.row_positions(rows)
         for dim in self.low:
             order = np.argsort(positions[dim], kind="stable")
@@ -59,6 +67,11 @@ class Tally:
             self.low[dim][there] = np.minimum(self.low[dim][there], np.minimum.reduceat(found.low[order], starts))
             self.high[dim][there] = np.maximum(self.high[dim][there], np.maximum.reduceat(found.high[order], starts))
             self.counts[dim][there] += np.add.reduceat(found.counts[order].astype(np.int64), starts)
+
+    def range_of(self, metric: str) -> tuple[float, float]:
+        """(lowest, highest) over the grid; LARGE and -LARGE where no feasible point has the metric."""
+        place = self._metrics.index(metric)
+        return float(self.least[place]), float(self.greatest[place])
 
     def extremes(self, depends: Mapping[str, frozenset[str]]) -> tuple[dict[str, Any], dict[str, Any]]:
         """(lowest, highest): dimension -> metric -> values along it, NaN where no feasible point has any."""
@@ -80,6 +93,11 @@ class Tally:
     def label_totals(self) -> dict[str, _Array]:
         """Label -> points of each category."""
         return {name: found[0] for name, found in _by_label(self.totals[None], self._layout.space.size).items()}
+
+
+def _grown(so_far: _Array, rows: _Array) -> _Array:
+    more = rows.sum(axis=0, dtype=np.int64)
+    return so_far + more if len(so_far) else more
 
 
 def _by_label(counts: _Array, points: int) -> dict[str, _Array]:

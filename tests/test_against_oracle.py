@@ -73,8 +73,6 @@ def case(designs: Designs, index: int) -> Case:
     known = {name: value for name, value in axes.items() if name not in IGNORED}
     words = model_of(model), hardware_of(chip, axes["price_basis"])
     answer = oracle(*words, known)
-    if answer["time_per_output_token"] is None:  # a step the chip has no figures for states no energy either
-        answer = {**answer, "energy_per_token": None}
     return Case(Step(*words, NEUTRAL | known), answer)
 
 

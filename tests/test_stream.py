@@ -1,5 +1,7 @@
 """Streaming a grid against evaluating each of its points, in one piece, in float64, with plain NumPy around it."""
 
+from dataclasses import asdict
+
 import jax
 import numpy as np
 import pytest
@@ -83,6 +85,24 @@ def test_counts(case):
     for label in COUNTED_LABELS:
         codes = everything[label][means_something(label, everything)]
         np.testing.assert_array_equal(summary.totals[label], np.bincount(codes, minlength=len(LABELS[label].meanings)))
+
+
+def test_histogram_of_the_first_objective(case):
+    problem, _, result, everything = case
+    name = problem.objectives[0].metric
+    value = everything[name][(everything["status"] == STATUS_OK) & ~np.isnan(everything[name])]
+    if len(np.unique(value)) < 2:
+        assert not result.summary.histogram
+        return
+    histogram = result.summary.histogram[name]
+    assert histogram.counts.sum() == len(value)
+    np.testing.assert_allclose(histogram.edges[[0, -1]], [value.min(), value.max()], rtol=2e-5, atol=1e-7)
+    moved = 2e-5 * np.abs(histogram.edges)  # a value within rounding of an edge may fall on either side
+    fewest = [
+        np.sum((value > low + a) & (value < high - b))
+        for low, high, a, b in zip(histogram.edges, histogram.edges[1:], moved, moved[1:], strict=False)
+    ]
+    assert np.all(histogram.counts >= fewest)
 
 
 def test_rejections(case):
@@ -184,7 +204,7 @@ def test_an_interrupted_stream_ends_as_an_uninterrupted_one():
         resumed = stream.run(keep=Keeper(None, keeper.kept))
         for name in ("values", "index", "multiplicity"):
             np.testing.assert_array_equal(getattr(resumed.front, name), getattr(whole.front, name))
-        jax.tree.map(np.testing.assert_array_equal, vars(resumed.summary), vars(whole.summary))
+        jax.tree.map(np.testing.assert_array_equal, asdict(resumed.summary), asdict(whole.summary))
 
 
 def test_blocks_equal_single_points():

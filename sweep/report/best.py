@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,9 @@ MOST_POINTS = 4_000_000_000
 """Above this the pass would take longer than a reader waits: the page then says what it can from the front."""
 _POINTS_PER_CALL = 2**22
 _NONE = -1
+_TIE = np.float32(1e-6)
+"""Relative difference below which single precision does not tell values apart."""
+_Program: TypeAlias = Callable[..., jax.Array]
 
 
 @dataclass(frozen=True)
@@ -57,27 +60,43 @@ class BestDesigns:
 
 
 def best_designs(study: Study) -> BestDesigns | None:
-    """Search the whole grid; None where it has more than MOST_POINTS points."""
+    """Search the whole grid; None where it has more than MOST_POINTS points.
+
+    Of designs that tie by the first objective the best by the next is taken, and so on; of the rest the first.
+    """
     space = study.space
     if space.size > MOST_POINTS:
         return None
-    problem = Problem(study.columns(), study.task, study.objectives[:1], study.constraints)
+    problem = Problem(study.columns(), study.task, study.objectives, study.constraints)
     layout = Layout(space, _columns(study))
-    row_best = _row_best(problem, layout)
-    positions = layout.row_positions(np.arange(layout.row_count))
-    place = tuple(_position(space, name, positions, layout.row_count) for name in GROUPED)
+    rows = np.arange(layout.row_count)
     shape = tuple(len(space[name]) for name in GROUPED)
-    group = np.ravel_multi_index(place, shape)
-    order = np.lexsort((np.arange(layout.row_count), row_best, group))
-    groups, starts = np.unique(group[order], return_index=True)
-    rows = order[starts]
-    found = row_best[rows] < LARGE
-    sign = study.objectives[0].sign
     index, value = np.full(shape, _NONE, dtype=np.int64), np.full(shape, np.nan)
-    grid_index = layout.grid_index(rows, _best_column(problem, layout, rows))
-    index.flat[groups] = np.where(found, grid_index, _NONE)
-    value.flat[groups] = np.where(found, sign * row_best[rows].astype(np.float64), np.nan)
-    return BestDesigns({name: space.values(name) for name in GROUPED}, index, value, sign)
+    limits = np.full((layout.row_count, len(study.objectives)), LARGE, dtype=np.float32)
+    lowest, column_of_lowest = _programs(problem, layout)
+    for place, objective in enumerate(study.objectives):
+        found = _by_row(lowest, layout, rows, limits, place)
+        group = _groups(space, layout, rows, shape)
+        best = np.full(index.size, LARGE, dtype=np.float32)
+        np.minimum.at(best, group, found)
+        if place == 0:
+            value.flat[:] = np.where(best < LARGE, objective.sign * best.astype(np.float64), np.nan)
+        limit = best + _TIE * np.abs(best)
+        tied = (found <= limit[group]) & (found < LARGE)
+        rows, limits = rows[tied], limits[tied]
+        limits[:, place] = limit[group][tied]
+    groups, first = np.unique(_groups(space, layout, rows, shape), return_index=True)
+    rows, limits = rows[first], limits[first]
+    columns = _by_row(column_of_lowest, layout, rows, limits, len(study.objectives) - 1)
+    index.flat[groups] = layout.grid_index(rows, columns)
+    return BestDesigns({name: space.values(name) for name in GROUPED}, index, value, study.objectives[0].sign)
+
+
+def _groups(space: Space, layout: Layout, rows: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """Flat position of each row among models, chips and contexts."""
+    positions = layout.row_positions(rows)
+    place = tuple(_position(space, name, positions, len(rows)) for name in GROUPED)
+    return np.ravel_multi_index(place, shape).astype(np.int64)
 
 
 def _position(space: Space, axis: str, rows: Mapping[str, NDArray[Any]], count: int) -> NDArray[np.int64]:
@@ -98,43 +117,48 @@ def _columns(study: Study) -> tuple[str, ...]:
     return tuple(name for name in study.space.dims if name in chosen)
 
 
-def _admissible_values(problem: Problem, layout: Layout, rows: jax.Array) -> jax.Array:
-    """Sign * first objective of every point of these rows, LARGE where it is not admissible."""
-    columns = jnp.arange(layout.column_count, dtype=jnp.int32)[None, :]
-    found = problem.evaluation(layout.positions(rows[:, None], columns))
-    _, admissible, _ = masks(problem, found)
-    objective = problem.objectives[0]
-    value = jnp.where(admissible, found.metrics[objective.metric] * np.float32(objective.sign), LARGE)
-    return jnp.broadcast_to(value, (len(rows), layout.column_count)).astype(jnp.float32)
+def _programs(problem: Problem, layout: Layout) -> tuple[_Program, _Program]:
+    """Of rows: the lowest sign * objective, and the column of it, among admissible points within the limits.
+
+    Both take row numbers, limits of shape (rows, objectives) and the objective's place.
+    """
+
+    def values(rows: jax.Array, limits: jax.Array, place: jax.Array) -> jax.Array:
+        columns = jnp.arange(layout.column_count, dtype=jnp.int32)[None, :]
+        found = problem.evaluation(layout.positions(rows[:, None], columns))
+        _, kept, _ = masks(problem, found)
+        chosen: jax.Array | float = LARGE
+        for number, objective in enumerate(problem.objectives):
+            value = found.metrics[objective.metric] * np.float32(objective.sign)
+            kept = jnp.logical_and(kept, value <= limits[:, number, None])
+            chosen = jnp.where(place == number, value, chosen)
+        return jnp.broadcast_to(jnp.where(kept, chosen, LARGE), (len(rows), layout.column_count))
+
+    def lowest(*given: jax.Array) -> jax.Array:
+        return jnp.min(values(*given), axis=1)
+
+    def column(*given: jax.Array) -> jax.Array:
+        return jnp.argmin(values(*given), axis=1)
+
+    options = compile_options()
+    return jax.jit(lowest, compiler_options=options), jax.jit(column, compiler_options=options)
 
 
-def _compiled(function: Callable[[jax.Array], jax.Array], rows: int) -> Callable[[NDArray[np.int32]], jax.Array]:
-    shape = jax.ShapeDtypeStruct((rows,), jnp.int32)
-    program: Callable[[NDArray[np.int32]], jax.Array] = (
-        jax.jit(function, compiler_options=compile_options()).lower(shape).compile()
-    )
-    return program
-
-
-def _row_best(problem: Problem, layout: Layout) -> NDArray[np.float32]:
-    """Each row's best."""
+def _by_row(
+    program: _Program, layout: Layout, rows: NDArray[np.int64], limits: NDArray[np.float32], place: int
+) -> NDArray[Any]:
+    """Run a program over rows, in calls of one shape."""
     size = min(layout.row_count, max(1, _POINTS_PER_CALL // layout.column_count))
-    run = _compiled(lambda rows: jnp.min(_admissible_values(problem, layout, rows), axis=1), size)
 
-    def block(start: int) -> NDArray[np.float32]:
-        rows = np.minimum(np.arange(start, start + size), layout.row_count - 1).astype(np.int32)
-        return np.asarray(run(rows))[: layout.row_count - start]
+    def block(start: int) -> NDArray[Any]:
+        few = rows[start : start + size]
+        where = np.minimum(np.arange(size), len(few) - 1)
+        found = program(few[where].astype(np.int32), limits[start : start + size][where], np.int32(place))
+        return np.asarray(found)[: len(few)]
 
+    starts = range(0, len(rows), size)
+    if not starts:
+        return np.zeros(0, dtype=np.int64)
+    first = block(0)  # compiles once, before threads ask for it together
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return np.concatenate(list(pool.map(block, range(0, layout.row_count, size))))
-
-
-def _best_column(problem: Problem, layout: Layout, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The column of each row's best, the first of several."""
-    size = min(len(rows), max(1, _POINTS_PER_CALL // layout.column_count))
-    run = _compiled(lambda chosen: jnp.argmin(_admissible_values(problem, layout, chosen), axis=1), size)
-    parts = []
-    for start in range(0, len(rows), size):
-        part = rows[start : start + size]
-        parts.append(np.asarray(run(np.resize(part, size).astype(np.int32)))[: len(part)])
-    return np.concatenate(parts).astype(np.int64)
+        return np.concatenate([first, *pool.map(block, starts[1:])])

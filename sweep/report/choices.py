@@ -77,10 +77,7 @@ class Choices:
 
     @cached_property
     def degrees(self) -> dict[tuple[Value, Value], tuple[int, bool]]:
-        """(model, chip) -> the fewest devices of the study that hold the model as published, and whether they do.
-
-        Where none does, the largest that can be laid out.
-        """
+        """(model, chip) -> the most devices of the study, of those that can be laid out, and whether they hold the model."""
         values = study_values(self.study, "tensor_parallel")
         smallest = {axis: study_values(self.study, axis)[0] for axis in ("batch", "context")}
         found = self.laws.grid(model=self.models, hardware=self.chips, tensor_parallel=values, **smallest)
@@ -89,10 +86,8 @@ class Choices:
         for row, model in enumerate(self.models):
             for column, chip in enumerate(self.chips):
                 words = list(status[row, column])
-                laid_out = [place for place, word in enumerate(words) if word != "layout"] or [0]
-                fits = "ok" in words
-                place = words.index("ok") if fits else laid_out[-1]
-                chosen[model, chip] = (int(values[place]), fits)
+                possible = [place for place, word in enumerate(words) if word not in {"layout", "unsourced_input"}] or [0]
+                chosen[model, chip] = (int(values[possible[-1]]), words[possible[-1]] == "ok")
         return chosen
 
     def model_selector(self) -> tuple[Selector, ...]:

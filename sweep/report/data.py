@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from kvwall.spaces.axes import Value
 from kvwall.spaces.errors import InputError
@@ -39,10 +40,13 @@ class Results:
         return self.study.objectives[0].metric
 
     @cached_property
-    def order(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """Rows of the front, best first objective first; rows without a number last."""
-        values = np.asarray(self.front[self.first].values, dtype=np.float64)
-        return np.argsort(self.study.objectives[0].sign * values, kind="stable")
+    def order(self) -> NDArray[np.int64]:
+        """Rows of the front, best first objective first, ties (to six digits) by the next; without a number last."""
+        keys = [
+            objective.sign * _six_digits(np.asarray(self.front[objective.metric].values, dtype=np.float64))
+            for objective in self.study.objectives
+        ]
+        return np.lexsort(keys[::-1])
 
     def count(self, name: str) -> int | None:
         """One of the summary's totals: points, feasible, admissible; None without a summary."""
@@ -59,6 +63,13 @@ class Results:
     def design(self, row: int) -> dict[str, Value]:
         """Every axis's value of one row of the front."""
         return self.study.space.point(int(self.front["grid_index"].values[row]))
+
+
+def _six_digits(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rounded, so that what single precision cannot tell apart ties."""
+    size = np.where(np.isfinite(values) & (values != 0), np.abs(values), 1.0)
+    scale = 10.0 ** (5 - np.floor(np.log10(size)))
+    return np.round(values * scale) / scale
 
 
 def read_results(folder: Path) -> Results:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kvwall.spaces.hardware import FIGURES, Hardware, display
+from kvwall.spaces.hardware import Hardware, display
 from kvwall.sweep.report.data import Results
 from kvwall.sweep.report.parts import Section, Table
 from kvwall.sweep.report.wording import short_name
@@ -28,17 +28,18 @@ _EVIDENCE = (
 
 def source_section(results: Results) -> Section:
     """Evidence grades and the source of every chip figure used."""
-    rows = []
-    for chip in results.study.catalogue.hardware:
-        rows += [*_rows(results.study, chip)]
+    chips = zip(results.study.space.values("hardware"), results.study.catalogue.hardware, strict=True)
+    found = [row for name, chip in chips for row in _rows(results.study, short_name(str(name)), chip)]
+    sources = list(dict.fromkeys(source for *_, source, _ in found if source))
+    rows = [(*row[:3], f"[{sources.index(row[3]) + 1}]" if row[3] else "", row[4]) for row in found]
     figures = Table(("chip", "figure", "value", "source", "note"), tuple(rows), 5)
     grades = Table(("evidence", "meaning"), _EVIDENCE, 2)
-    return Section("sources", "Where the numbers come from", (), (grades, figures))
+    notes = tuple(f"[{number}] {source}" for number, source in enumerate(sources, start=1))
+    return Section("sources", "Where the numbers come from", (), (grades, figures), notes)
 
 
-def _rows(study: Study, chip: Hardware) -> Iterator[tuple[str, ...]]:
-    names = zip(study.space.values("hardware"), study.catalogue.hardware, strict=True)
-    name = next(short_name(str(own)) for own, record in names if record is chip)
+def _rows(study: Study, name: str, chip: Hardware) -> Iterator[tuple[str, str, str, str, str]]:
+    """Chip, figure, value, source, note."""
     prices = tuple(f"{basis}_price" for basis in study.space.values("price_basis"))
     for field in (*USED, *prices):
         figure = getattr(chip, field)
@@ -47,8 +48,7 @@ def _rows(study: Study, chip: Hardware) -> Iterator[tuple[str, ...]]:
                 yield name, field.replace("_", " "), "no source", "", ""
             continue
         value = display(field, figure.value)
-        yield name, field.replace("_", " "), value, "assumed" if field in chip.assumed else figure.source, figure.note
-        name = name if field not in FIGURES else name
+        yield name, field.replace("_", " "), value, figure.source, figure.note
 
 
 def provenance_section(results: Results, now: str) -> Section:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kvwall.sweep.report.choices import Choices
 from kvwall.sweep.report.data import Results
 from kvwall.sweep.report.parts import LegendEntry, Panel, Plot, Section, Table
-from kvwall.sweep.report.style import chip_colour, chip_symbol, frame, metric_axis
+from kvwall.sweep.report.style import TOP, chip_colour, chip_symbol, frame, metric_axis
 from kvwall.sweep.report.wording import (
     REGIME_WORDS,
     axis_label,
@@ -84,7 +84,7 @@ def _scatter(choices: Choices) -> Panel:
             metric_axis(study, second, list(results.front[second].values[thinned])),
             metric_axis(study, first, list(results.front[first].values[thinned])),
             showlegend=False,
-            margin={"l": 72, "r": 24, "t": 12, "b": 52},
+            margin={"l": 72, "r": 24, "t": TOP, "b": 52},
         )
     )
     chips = np.broadcast_to(results.front["hardware"].values, results.front.sizes["point"])
@@ -111,6 +111,8 @@ def _scatter(choices: Choices) -> Panel:
                     marks.get(chip_symbol(study, chip), chip_symbol(study, chip)), "chip", str(chip))
         for chip in present
     )  # fmt: skip
+    if len(present) == 1:
+        title, legend = f"{title}; all on {short_name(str(present[0]))}", ()
     return Panel((Plot("front", title, figure, note, 480),), (), legend, wide=True)
 
 

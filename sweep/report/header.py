@@ -61,17 +61,22 @@ def answer(choices: Choices) -> tuple[str, ...]:
         f"The {most} {metric_label(first.metric)} of all admissible designs is "
         f"{metric_value(study, first.metric, value)}{beside}: {design}."
     )
-    chips = [*_chip_answers(choices)] if len(choices.chips) > 1 or len(choices.models) > 1 else []
-    exact = "" if choices.best is not None else " (of the front: the grid was too large to search again)"
-    more = (f"Best by chip{exact}: {'; '.join(chips)}.",) if chips else ()
-    return (best, *more)
+    return (best, *_why_partial(choices))
+
+
+def _why_partial(choices: Choices) -> Iterator[str]:
+    if choices.best is None and (len(choices.chips) > 1 or len(choices.models) > 1):
+        yield "By chip, of the front only: the grid was too large to search again for this page."
 
 
 def _value(choices: Choices, metric: str, row: int) -> str:
     return metric_value(choices.study, metric, float(choices.results.front[metric].values[row]))
 
 
-def _chip_answers(choices: Choices) -> Iterator[str]:
+def chip_answers(choices: Choices) -> Iterator[str]:
+    """The best admissible design of each chip, one sentence each; none where the study has a single chip and model."""
+    if not len(choices.results.order) or len(choices.chips) * len(choices.models) < 2:
+        return
     for model in choices.models:
         for chip in choices.chips:
             name = short_name(str(chip))
@@ -79,11 +84,11 @@ def _chip_answers(choices: Choices) -> Iterator[str]:
                 name = f"{short_name(str(model))} on {name}"
             index = choices.best_index(model, chip)
             if index is None:
-                yield f"{name}: {'no admissible design' if choices.best else 'none on the front'}"
+                yield f"{name}: {'no design is admissible.' if choices.best else 'none of its designs is on the front.'}"
                 continue
             value = float(choices.laws.points(np.array([index]))[choices.results.first][0])
             design = design_text(choices.study, choices.study.space.point(index), ("model", "hardware"))
-            yield f"{name} {metric_value(choices.study, choices.results.first, value)} with {design}"
+            yield f"{name}: {metric_value(choices.study, choices.results.first, value)} with {design}."
 
 
 def _why_nothing(choices: Choices) -> Iterator[str]:
@@ -104,7 +109,7 @@ def asked(choices: Choices) -> Table:
         ("chips", listed(short_name(str(name)) for name in study.space.values("hardware"))),
         ("axes", "; ".join(_axis_line(choices, name) for name in varying(study) if name not in {"model", "hardware"})),
         ("held fixed", "; ".join(_fixed(choices)) or "everything else is neutral"),
-        ("objectives", "; ".join(objective_text(study, objective) for objective in study.objectives)),
+        ("objectives", "; ".join(objective_text(objective) for objective in study.objectives)),
         ("constraints", "; ".join(_constraint_lines(choices)) or "none"),
         ("quality", f"task {study.task}, upper bounds at {100 * study.confidence:g} % confidence"),
     ]

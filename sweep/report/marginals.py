@@ -11,11 +11,11 @@ import xarray as xr
 from kvwall.spaces.axes import AXES, Value
 from kvwall.sweep.report.choices import Choices
 from kvwall.sweep.report.parts import LegendEntry, Panel, Plot, Section
-from kvwall.sweep.report.style import REGIME_COLOURS, axis, chip_colour, frame, metric_axis, tokens_axis
+from kvwall.sweep.report.style import REGIME_COLOURS, TOP, axis, chip_colour, frame, metric_axis, tokens_axis
 from kvwall.sweep.report.wording import REGIME_WORDS, axis_label, axis_text, metric_label
 
 _SHARED = ("context", "batch")
-_LABELS = (("regime", "what limits a step"), ("phase", "what a step reads most, or that it does not fit"))
+_LABELS = (("regime", "what limits a step"), ("phase", "phase"))
 _BAR = "#3b6ea5"
 
 
@@ -66,9 +66,9 @@ def _best_plots(choices: Choices, summary: xr.Dataset) -> Iterator[Plot]:
     found = {dim: summary.get(f"{objective.metric}_{kind}_by_{dim}") for dim in study.space.dims}
     known = {dim: array.values for dim, array in found.items() if array is not None and np.isfinite(array.values).any()}
     every = np.concatenate([values[np.isfinite(values)] for values in known.values()]) if known else np.ones(1)
-    y = metric_axis(study, objective.metric, every.tolist())
+    y = {**metric_axis(study, objective.metric, every.tolist()), "type": "linear", "dtick": None, "rangemode": "tozero"}
     for dim, values in known.items():
-        figure = go.Figure(layout=frame({}, y, showlegend=False, margin={"l": 56, "r": 12, "t": 8, "b": 44}))
+        figure = go.Figure(layout=frame({}, y, showlegend=False, margin={"l": 56, "r": 12, "t": TOP, "b": 44}))
         _add_series(figure, choices, dim, values.tolist())
         yield Plot(f"margin-{dim}", f"along {axis_label(dim)}", figure, height=250)
 
@@ -109,7 +109,7 @@ def _share_plots(choices: Choices, summary: xr.Dataset) -> Iterator[Plot]:
             counts = summary.get(f"{label}_count_by_{dim}")
             if counts is None or dim not in choices.study.space.dims:
                 continue
-            yield Plot(f"share-{label}-{dim}", f"{meaning}, along {dim}", _shares(choices, dim, label, counts), height=300)
+            yield Plot(f"share-{label}-{dim}", f"{meaning} along {dim}", _shares(choices, dim, label, counts), height=300)
 
 
 def _shares(choices: Choices, dim: str, label: str, counts: xr.DataArray) -> go.Figure:

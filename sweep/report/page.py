@@ -15,7 +15,7 @@ from kvwall.sweep.report.choices import Choices
 from kvwall.sweep.report.data import Results, read_results
 from kvwall.sweep.report.footer import provenance_section, source_section
 from kvwall.sweep.report.front_plot import front_section
-from kvwall.sweep.report.header import CEILING, answer, asked, caveats, tiles
+from kvwall.sweep.report.header import CEILING, answer, asked, caveats, chip_answers, tiles
 from kvwall.sweep.report.laws import Laws
 from kvwall.sweep.report.marginals import marginal_section
 from kvwall.sweep.report.parts import Section, section_html, table_html
@@ -77,7 +77,7 @@ def _document(choices: Choices, sections: Sequence[Section]) -> str:
 <p class="badge">{CEILING}</p>
 <h1>{name}: where the memory wall stands</h1>
 {_tiles_html(choices)}
-<div class="answer">{"".join(f"<p>{escape(text)}</p>" for text in answer(choices))}</div>
+{_answer_html(choices)}
 <p class="note">Every speed here is what perfect overlap at datasheet peaks would give: an implementation is slower, none is
 faster. Losses of quality are calibrated on published results.</p>
 <details open><summary>What was asked</summary>{table_html(asked(choices))}</details>
@@ -92,6 +92,12 @@ faster. Losses of quality are calibrated on published results.</p>
 </body>
 </html>
 """
+
+
+def _answer_html(choices: Choices) -> str:
+    paragraphs = "".join(f"<p>{escape(text)}</p>" for text in answer(choices))
+    chips = "".join(f"<li>{escape(text)}</li>" for text in chip_answers(choices))
+    return f'<div class="answer">{paragraphs}{f"<ul>{chips}</ul>" if chips else ""}</div>'
 
 
 def _tiles_html(choices: Choices) -> str:

@@ -98,7 +98,8 @@ def panel_html(panel: Panel) -> str:
     controls = "".join(_selector_html(selector) for selector in panel.selectors)
     legend = "".join(_legend_html(entry) for entry in panel.legend)
     plots = "\n".join(_plot_html(plot) for plot in panel.plots)
-    kind = "plots wide" if panel.wide or len(panel.plots) == 1 else "plots"
+    columns = "wide" if panel.wide or len(panel.plots) == 1 else "two" if len(panel.plots) in {2, 4} else ""
+    kind = f"plots {columns}".strip()
     return (
         '<div class="panel">'
         + (f'<div class="controls">{controls}</div>' if controls else "")

@@ -101,12 +101,10 @@ def _selectors(choices: Choices, grid: _Grid, codes: dict[Value, NDArray[np.int8
     )
     yield Selector("format", "KV cache", formats, formats[0][0])
     if len(grid.degrees) > 1:
-        limited = {_CODES.index("capacity"), _CODES.index("layout")}
-        first = codes[choices.models[0]]
-        # the fewest devices at which every chip (or else most of them) shows something
-        shown = [int(np.sum([not set(np.unique(first[k, d, 0, 0])) <= limited for k in range(len(first))]))
-                 for d in range(len(grid.degrees))]  # fmt: skip
-        chosen = str(grid.degrees[shown.index(max(shown))])
+        # the most devices that can be laid out on every chip
+        layout = codes[choices.models[0]] == _CODES.index("layout")
+        possible = [n for place, n in enumerate(grid.degrees) if not layout[:, place].all(axis=(1, 2, 3, 4)).any()]
+        chosen = str((possible or grid.degrees)[-1])
         yield Selector("devices", "tensor parallel", tuple((str(n), str(n)) for n in grid.degrees), chosen)
 
 

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from kvwall.spaces.axes import Value
 from kvwall.spaces.hardware import Hardware, display
+from kvwall.sweep.readable import prefixed
 from kvwall.sweep.report.choices import Choices
 from kvwall.sweep.report.laws import FLOP_RATE, spread
 from kvwall.sweep.report.parts import LegendEntry, Panel, Plot, Section
@@ -37,7 +38,7 @@ def roofline_section(choices: Choices) -> Section:
         ),
         (Panel(tuple(_plots(choices, contexts)), choices.model_selector(), tuple(_legend(contexts))),),
         (
-            "Steps are at 16-bit KV with every token kept, weights as published, on the fewest devices that hold them. "
+            "Steps are at 16-bit KV with every token kept, weights as published, on the largest replica of the study. "
             "A step below the roof is bound by a link between devices or to the host.",
             *choices.ladder_note,
             *choices.cut,
@@ -74,7 +75,7 @@ def _note(choices: Choices, chip: Value) -> str:
     for model in choices.models:
         devices, fits = choices.degrees[model, chip]
         whose = f"{short_name(str(model))}: " if len(choices.models) > 1 else ""
-        kept = "" if fits else "; the weights do not fit on any number of devices in the study"
+        kept = "" if fits else ", which do not hold the weights"
         parts.append(f"{whose}steps on {devices} device{'s' if devices > 1 else ''}{kept}")
     return "; ".join(parts) + "."
 
@@ -89,7 +90,7 @@ def _peaks(chip: Hardware) -> Iterator[tuple[str, float]]:
 def _layout(chip: Hardware, peaks: list[tuple[str, float]]) -> go.Layout:
     bandwidth = chip.memory_bandwidth.value
     top = max((peak for _, peak in peaks), default=bandwidth * 100)
-    right = 8 * top / bandwidth
+    right = 60 * top / bandwidth
     return frame(
         axis("arithmetic intensity (FLOP per byte)", log=True, range=[math.log10(_LOWEST), math.log10(right)]),
         axis(
@@ -103,7 +104,7 @@ def _layout(chip: Hardware, peaks: list[tuple[str, float]]) -> go.Layout:
 
 def _add_roofs(figure: go.Figure, chip: Hardware, peaks: list[tuple[str, float]]) -> None:
     bandwidth = chip.memory_bandwidth.value
-    right = 8 * max((peak for _, peak in peaks), default=bandwidth * 100) / bandwidth
+    right = 60 * max((peak for _, peak in peaks), default=bandwidth * 100) / bandwidth
     corner = max((peak for _, peak in peaks), default=right * bandwidth) / bandwidth
     slope = np.geomspace(_LOWEST, corner, 40)
     memory = display("memory_bandwidth", bandwidth)
@@ -113,7 +114,7 @@ def _add_roofs(figure: go.Figure, chip: Hardware, peaks: list[tuple[str, float]]
     )  # fmt: skip
     for place, (text, peak) in enumerate(peaks):
         ridge = peak / bandwidth
-        shown = display("bf16_flops", peak)
+        shown = prefixed(peak, "FLOP/s", 3)
         figure.add_scatter(
             x=[ridge, right], y=[peak, peak], mode="lines", line={"color": INK, "width": 2 if place == 0 else 1.2},
             hovertemplate=f"{text} roof: {shown}; ridge at {ridge:,.0f} FLOP/B<extra></extra>",
@@ -122,9 +123,9 @@ def _add_roofs(figure: go.Figure, chip: Hardware, peaks: list[tuple[str, float]]
             x=math.log10(right), y=math.log10(peak), text=f"{text} {shown}", showarrow=False, xanchor="right",
             yanchor="bottom", font={"size": 11, "color": MUTED},
         )  # fmt: skip
-    middle = math.sqrt(_LOWEST * 4)
+    middle = 8 * _LOWEST
     figure.add_annotation(
-        x=math.log10(middle), y=math.log10(middle * bandwidth), text=memory, showarrow=False, xanchor="right",
+        x=math.log10(middle), y=math.log10(middle * bandwidth), text=f"{memory}  ", showarrow=False, xanchor="right",
         yanchor="bottom", font={"size": 11, "color": MUTED},
     )  # fmt: skip
     if peaks:
@@ -179,7 +180,7 @@ def _label_ends(
 ) -> None:  # fmt: skip
     """Name the first and last batch of the shortest context."""
     figure.add_scatter(
-        x=[x[0], x[-1]], y=[y[0], y[-1]], mode="text", text=[f"batch {batches[0]:,}", f"{batches[-1]:,}"],
+        x=[x[0], x[-1]], y=[y[0], y[-1]], mode="text", text=[f"  batch {batches[0]:,}", f"  batch {batches[-1]:,}"],
         textposition=["bottom right", "bottom right"], textfont={"size": 11, "color": INK}, hoverinfo="skip",
         meta={"model": model}, cliponaxis=False,
     )  # fmt: skip

@@ -27,7 +27,6 @@ class Remedy:
     name: str
     axes: Mapping[str, Value]
     colour: str
-    dash: str = "solid"
 
 
 REMEDIES = (
@@ -38,8 +37,10 @@ REMEDIES = (
     Remedy("a quarter of the tokens kept", {"retention": 0.25}, "#d94801"),
     Remedy("weights 8 bit", {"weight_bits": 8.0}, "#a1d99b"),
     Remedy("weights 4 bit", {"weight_bits": 4.0}, "#238b45"),
-    Remedy("half the KV in host memory", {"placement_host": 0.5}, "#7a5195", "longdash"),
+    Remedy("half the KV in host memory", {"placement_host": 0.5}, "#7a5195"),
 )
+
+_OFFLOAD = REMEDIES[-1]
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _plot(choices: Choices, grid: _Grid, number: int, chip: Value) -> Plot:
     figure = go.Figure(
         layout=frame(
             {**tokens_axis("context (tokens)", grid.contexts), "range": _range(grid)},
-            axis("speedup of the step", log=True, tickformat="~g", suffix="x", dtick="D2"),
+            axis("speedup of the step", tickformat="~g", suffix="x", rangemode="tozero"),
             showlegend=False,
         )
     )
@@ -137,9 +138,9 @@ def _plot(choices: Choices, grid: _Grid, number: int, chip: Value) -> Plot:
     for model in choices.models:
         devices, fits = choices.degrees[model, chip]
         whose = f"{short_name(str(model))} on " if len(choices.models) > 1 else "on "
-        lacking = "" if fits else "; the untreated weights do not fit on any number of devices in the study"
+        lacking = "" if fits else ", which do not hold the untreated weights"
         notes[f"{whose}{devices} device{'s' if devices > 1 else ''}{lacking}"] = None
-        notes |= dict.fromkeys(_add_model(figure, choices, grid, model, chip))
+        notes |= dict.fromkeys(f"{whose}{sentence}".removeprefix("on ") for sentence in _add_model(figure, choices, grid, model, chip))
     return Plot(f"speedup-{number}", short_name(str(chip)), figure, f"{'; '.join(notes)}.", 420)
 
 
@@ -154,14 +155,17 @@ def _add_model(figure: go.Figure, choices: Choices, grid: _Grid, model: Value, c
     speedups = {name: untreated[_STEP] / found[_STEP] for name, found in treated.items()}
     known = [values[np.isfinite(values)] for values in speedups.values()]
     shown = np.concatenate(known) if any(len(values) for values in known) else np.ones(1)
-    low, high = min(0.5, float(np.min(shown))) * 0.9, max(2.0, float(np.max(shown))) * 1.15
-    figure.update_yaxes(range=[math.log10(max(low, 0.02)), math.log10(high)])
+    high = max(2.0, float(np.max(shown))) * 1.08
+    figure.update_yaxes(range=[0, high])
     for row, batch in enumerate(grid.batches):
         meta = {"model": str(model), "batch": str(batch)}
-        _add_marks(figure, grid, untreated, row, (max(low, 0.02), high), meta)
+        _add_marks(figure, grid, untreated, row, (0.0, high), meta)
         for one in REMEDIES:
             fits = treated[one.name].words("status")[row] == "ok"
             _add_curve(figure, grid, one, speedups[one.name][row], fits, meta)
+    offloaded = speedups[_OFFLOAD.name][np.isfinite(speedups[_OFFLOAD.name])]
+    if len(offloaded):
+        yield f"{_OFFLOAD.name}: {np.min(offloaded):.2g}x to {np.max(offloaded):.2g}x over all batches and contexts shown"
     missing = [name for name, values in speedups.items() if not np.isfinite(values).any()]
     if missing:
         yield f"a needed figure has no source for: {', '.join(missing)}"
@@ -206,6 +210,6 @@ def _add_curve(
         )  # fmt: skip
     figure.add_scatter(
         x=grid.contexts, y=np.where(known & fits, speedup, np.nan), mode="lines", meta=both,
-        line={"color": remedy.colour, "width": 2.5, "dash": remedy.dash},
+        line={"color": remedy.colour, "width": 2.5},
         hovertemplate=f"{remedy.name}: %{{y:.2f}}x at %{{x:,.0f}} tokens<extra></extra>",
     )  # fmt: skip

@@ -31,11 +31,14 @@ _CHIP_COLOURS: Final = (
     "#117733", "#332288", "#cc6677", "#ddaa33", "#44aa99", "#882255", "#88ccee", "#999933", "#aa4499",
 )  # fmt: skip
 CHIP_SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x", "pentagon", "hexagon")
+TOP: Final = 34
+"""Margin above a plot, in pixels: room for the row of buttons."""
 FONT: Final = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 CONFIG: Final[Mapping[str, object]] = {
     "displaylogo": False,
     "showSendToCloud": False,  # results may be confidential: no button uploads them
     "responsive": True,
+    "displayModeBar": "hover",
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
 }
 
@@ -55,11 +58,12 @@ def frame(x: Mapping[str, Any], y: Mapping[str, Any], **more: Any) -> go.Layout:
     base = {
         "template": "none",
         "font": {"family": FONT, "size": 13, "color": INK},
-        "margin": {"l": 64, "r": 16, "t": 12, "b": 52},
-        "paper_bgcolor": "#ffffff",
+        "margin": {"l": 64, "r": 16, "t": TOP, "b": 52},
+        "paper_bgcolor": "rgba(0,0,0,0)",  # the plot reaches up to its caption's line, where its buttons are
         "plot_bgcolor": "#ffffff",
         "hoverlabel": {"align": "left", "font": {"family": FONT, "size": 12}},
         "legend": {"orientation": "h", "x": 0, "y": -0.22, "xanchor": "left", "yanchor": "top", "font": {"size": 12}},
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "#b4bcc5", "activecolor": MUTED},
         "xaxis": {**_AXIS, **x},
         "yaxis": {**_AXIS, **y},
     }

@@ -97,10 +97,13 @@ def metric_value(study: Study, name: str, value: float) -> str:
 _OF_THE_STUDY = ("quality_loss", "quality_loss_upper")
 
 
-def objective_text(study: Study, objective: Objective) -> str:
-    """An objective in words."""
-    meaning = metric_named(objective.metric, study.task).meaning
-    return f"{objective.sense} {metric_label(objective.metric)} ({meaning[0].lower()}{meaning[1:]})"
+def objective_text(objective: Objective) -> str:
+    """An objective in words.
+
+    >>> objective_text(Objective("quality_loss_upper", "minimize"))
+    'minimize quality loss, upper'
+    """
+    return f"{objective.sense} {metric_label(objective.metric)}"
 
 
 def constraint_texts(study: Study) -> dict[str, str]:

@@ -167,7 +167,7 @@ def _rows(parts: Sequence[Any]) -> jax.Array:
 
 
 def _violation(value: Any, low: float | None, high: float | None) -> jax.Array:
-    """Distance outside the bounds as a fraction of the bound (absolute for a bound of 0); not a number is far outside."""
+    """Distance outside the bounds as a fraction of the bound (absolute for a bound of 0); NaN is far outside."""
     outside = jnp.zeros_like(value)
     if low is not None:
         outside = jnp.where(value < low, jnp.maximum((low - value) / (abs(low) or 1.0), _LEAST), outside)

@@ -18,6 +18,7 @@ import optuna
 from kvwall.objectives.register import STATUS_OK
 from kvwall.objectives.status import STATUSES
 from kvwall.spaces.errors import InputError
+from kvwall.sweep.objective import Objective
 from kvwall.sweep.results import FrontTable
 from kvwall.sweep.search.evaluator import BATCH, Evaluator, Scores
 from kvwall.sweep.search.exact import MOST_POINTS, grid_optimum
@@ -66,7 +67,7 @@ def optimize(
     wanted = study.trials if trials is None else trials
     if wanted < 1 or not 0 <= seed <= _MOST_SEED:
         raise InputError(f"trials = {wanted}, seed = {seed}: trials is at least 1, a seed is from 0 to {_MOST_SEED}")
-    run = _Run(study, min(wanted, Parameters(study.space, study.continuous).size or wanted), seed, cold, front, progress)
+    run = _Run(study, wanted, seed, cold, front, progress)
     with _quiet():
         store = TrialStore(storage, study) if storage is not None else None
         try:
@@ -82,7 +83,7 @@ def optimize(
 class _Found:
     """The designs tried, each once, and their scores."""
 
-    tried: list[Params]
+    tried: Sequence[Params]
     scores: Scores
     trials: int
     front_trials: int
@@ -94,8 +95,9 @@ class _Run:
     def __init__(
         self, study: Study, trials: int, seed: int, cold: bool, front: FrontTable | None, progress: Progress | None
     ) -> None:
-        self.study, self.trials, self.seed, self.progress = study, trials, seed, progress
+        self.study, self.seed, self.progress = study, seed, progress
         self.parameters = Parameters(study.space, study.continuous)
+        self.trials = min(trials, self.parameters.size or trials)
         self.evaluator = Evaluator(study, self.parameters)
         self.start = "cold" if cold or front is None else "warm"
         self.front = None if cold else front
@@ -126,7 +128,7 @@ class _Run:
         tried = list({key(trial.params): trial.params for trial in [*best, *others]}.values())
         return _Found(tried, self.evaluator(tried), len(best), len(others))
 
-    def _kept(self, store: TrialStore | None, stage: str, objectives: Sequence[Any]) -> KeptTrials | None:
+    def _kept(self, store: TrialStore | None, stage: str, objectives: Sequence[Objective]) -> KeptTrials | None:
         if store is None:
             return None
         place = "continuous" if self.study.continuous else "grid"
@@ -147,7 +149,8 @@ class _Run:
         """Everything in the form that users read."""
         objective = self.study.objectives[0]
         admissible = np.flatnonzero(found.scores.admissible)
-        best, regret, rejected = None, None, ()
+        best, regret = None, None
+        rejected: tuple[str, ...] = ()
         if len(admissible):
             values = objective.sign * found.scores.objectives[admissible, 0]
             ties = admissible[values == values.min()]
@@ -185,7 +188,7 @@ class _Run:
         _, first = np.unique(values, axis=0, return_index=True)
         values, rows = values[np.sort(first)], rows[np.sort(first)]
         best = moocore.is_nondominated(values) if values.shape[1] > 1 else values[:, 0] == values[:, 0].min()
-        return self.evaluator.describe([found.tried[row] for row in rows[best]])
+        return self.evaluator.describe([found.tried[int(row)] for row in rows[best]])
 
 
 def _optimum(

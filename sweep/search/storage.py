@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import optuna
 import sqlalchemy
@@ -68,7 +68,7 @@ class TrialStore:
                 "with --storage, or delete it"
             )
 
-    def kept(self, name: str, directions: Sequence[str]) -> KeptTrials:
+    def kept(self, name: str, directions: Sequence[Literal["minimize", "maximize"]]) -> KeptTrials:
         """The trials kept under a name, none if it is new."""
         kept = optuna.create_study(
             study_name=name, storage=self._storage, directions=list(directions), load_if_exists=True
@@ -103,7 +103,8 @@ class KeptTrials:
         try:
             self._kept.add_trials(trials)
         except _FAULTS as fault:
-            raise InputError(f"trials could not be kept ({_first_line(fault)}): free some space, or use --storage") from fault
+            why = _first_line(fault)
+            raise InputError(f"trials could not be kept ({why}): free some space, or use --storage") from fault
 
 
 def _locked(url: str) -> FolderLock | None:

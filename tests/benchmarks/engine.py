@@ -109,13 +109,13 @@ def numpy_rate(problem: Problem) -> float:
     """Points per second of both passes in NumPy."""
     seconds_per_point = 0.0
     for reducer in Stream(problem, NUMPY_POINTS_PER_BLOCK).reducers():
-        program = jax.make_jaxpr(reducer.reduce)(np.int32(0))
+        program = jax.make_jaxpr(reducer.reduce)(np.int32(0), reducer.edges)
         layout = reducer.layout
         starts = range(0, layout.row_count - reducer.rows_per_call, reducer.rows_per_call)[:NUMPY_BLOCKS] or [0]
-        run_in_numpy(program, [np.int32(0)])
+        run_in_numpy(program, [np.int32(0), reducer.edges])
         began = time.perf_counter()
         for start in starts:
-            run_in_numpy(program, [np.int32(start)])
+            run_in_numpy(program, [np.int32(start), reducer.edges])
         points = len(starts) * reducer.rows_per_call * layout.column_count
         seconds_per_point += (time.perf_counter() - began) / points
     return 1 / seconds_per_point

@@ -1,0 +1,168 @@
+"""`kvwall sweep` as a whole: files, exit codes, resuming, a run killed at any instant."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from kvwall.spaces.errors import InputError, NothingAdmissible
+from kvwall.sweep.cli import run
+from kvwall.sweep.run import run_sweep
+from kvwall.sweep.store import open_front, open_results, open_summary
+from kvwall.sweep.study import Study
+
+STUDY = """
+[study]
+name = "small"
+[space]
+model = "meta-llama/Meta-Llama-3-8B"
+hardware = ["h100-sxm", "mi300x"]
+batch = [1, 16, 128]
+context = [4096, 65536]
+key_bits = [16, 8, 4]
+value_bits = "key_bits"
+retention = [1.0, 0.5]
+tensor_parallel = [1, 2]
+[objectives]
+maximize = ["tokens_per_second_per_device"]
+minimize = ["quality_loss_upper"]
+[constraints]
+time_per_output_token = { max = "100 ms" }
+[sweep]
+keep = ["tokens_per_second_per_device", "quality_loss_upper", "regime"]
+"""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results") / "small"
+    study = Study.from_text(STUDY)
+    return study, folder, run_sweep(study, folder)
+
+
+def test_every_file_of_the_contract_is_there(finished):
+    study, folder, result = finished
+    assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == {
+        "study.toml", "spec.json", "shards", "view.nc", "front.nc", "summary.nc", "log.jsonl",
+    }  # fmt: skip
+    assert result.points == study.space.size == 144
+    assert result.admissible == int(open_summary(folder)["admissible"]) > 0
+    assert result.front_size == open_front(folder).sizes["point"]
+
+
+def test_the_view_holds_every_point(finished):
+    study, folder, _ = finished
+    grid = open_results(folder)
+    assert grid["status"].shape == study.space.shape
+    assert np.all(grid["status"] != 0)
+    one = grid.sel(hardware="mi300x", batch=16, context=65536, key_bits=8, retention=0.5, tensor_parallel=1)
+    report = json.loads(evaluated("--hardware", "mi300x", "--batch", "16", "--context", "65536", "--key-bits", "8",
+                                  "--value-bits", "8", "--retention", "0.5"))  # fmt: skip
+    expected = report["metrics"]["tokens_per_second_per_device"]
+    assert float(one["tokens_per_second_per_device"]) == pytest.approx(expected, rel=2e-4)
+
+
+def evaluated(*arguments):
+    command = [sys.executable, "-c", "from kvwall.sweep.cli import main; main()", "evaluate", "--json"]
+    model = ["--model", "meta-llama/Meta-Llama-3-8B"]
+    return subprocess.run([*command, *model, *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def test_front_designs_are_admissible_and_not_dominated_by_any_stored_point(finished):
+    _, folder, _ = finished
+    front = open_front(folder)
+    assert np.all(front["time_per_output_token"] <= 0.1)
+    speed, loss = front["tokens_per_second_per_device"].values, front["quality_loss_upper"].values
+    order = np.argsort(-speed)
+    assert np.all(np.diff(loss[order]) < 0)
+
+
+def test_a_second_run_finds_everything_done_and_changes_nothing(finished):
+    study, folder, first = finished
+    before = {path: path.stat().st_mtime_ns for path in [*folder.glob("shards/*"), folder / "front.nc"]}
+    again = run_sweep(study, folder)
+    assert again.points_per_second is None
+    assert (again.feasible, again.admissible, again.front_size) == (first.feasible, first.admissible, first.front_size)
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_a_changed_study_is_refused_with_the_difference(finished):
+    _, folder, _ = finished
+    with pytest.raises(InputError, match="batch"):
+        run_sweep(Study.from_text(STUDY.replace("[1, 16, 128]", "[1, 16]")), folder)
+
+
+def test_contradictory_constraints_say_which_kills_how_many(tmp_path):
+    text = STUDY.replace("[constraints]", "[constraints]\ntokens_per_second = { min = 1e9 }")
+    with pytest.raises(NothingAdmissible) as caught:
+        run_sweep(Study.from_text(text), tmp_path / "none")
+    said = " ".join(caught.value.faults)
+    feasible = int(open_summary(tmp_path / "none")["feasible"])
+    assert f"tokens_per_second >= 1e+09 alone rejects {feasible:,} of the {feasible:,} feasible points" in said
+    assert open_front(tmp_path / "none").sizes["point"] == 0
+
+
+def test_command_prints_one_json_object_and_exit_codes(tmp_path, capsys):
+    path = tmp_path / "small.toml"
+    path.write_text(STUDY)
+    assert run(["sweep", str(path), "--out", str(tmp_path / "out"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {
+        "points",
+        "feasible",
+        "admissible",
+        "seconds",
+        "points_per_second",
+        "compile_seconds",
+        "front_size",
+        "out",
+    } <= set(found)
+    path.write_text(STUDY.replace("[1, 16, 128]", "[1, -16, 1]").replace("mi300x", "mi300"))
+    assert run(["sweep", str(path), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert "-16" in said
+    assert "mi300x" in said
+
+
+def test_dry_run_writes_nothing(tmp_path, capsys):
+    path = tmp_path / "small.toml"
+    path.write_text(STUDY)
+    assert run(["sweep", str(path), "--out", str(tmp_path / "out"), "--dry-run", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["points"] == 144
+    assert found["seconds_expected"] > 0
+    assert not (tmp_path / "out").exists()
+
+
+BIG = STUDY.replace("batch = [1, 16, 128]", "batch = { range = [1, 700, 1] }").replace(
+    "context = [4096, 65536]", "context = { range = [1000, 400000, 1000] }"
+)
+"""6.7e6 points: two shards."""
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes_to_the_same_results(tmp_path):
+    path = tmp_path / "big.toml"
+    path.write_text(BIG)
+    command = [sys.executable, "-c", "from kvwall.sweep.cli import main; main()", "sweep", str(path), "--out"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run([*command, str(whole)], check=True, capture_output=True)
+    process = subprocess.Popen([*command, str(killed)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while not list(killed.glob("shards/*.nc")):
+        time.sleep(0.01)
+        assert process.poll() is None, "finished before it could be killed"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = {shard: shard.stat().st_mtime_ns for shard in killed.glob("shards/*.nc")}
+    assert len(kept) < len(list(whole.glob("shards/*.nc")))
+    subprocess.run([*command, str(killed)], check=True, capture_output=True)
+    assert kept == {shard: shard.stat().st_mtime_ns for shard in kept}
+    for name in ("view.nc", "front.nc", "summary.nc"):
+        with xr.open_dataset(whole / name) as expected, xr.open_dataset(killed / name) as found:
+            xr.testing.assert_identical(found.drop_attrs(), expected.drop_attrs())
