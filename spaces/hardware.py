@@ -21,10 +21,6 @@ from kvwall.spaces.units import parse_quantity
 
 _CATALOGUE: Final = Path(__file__).parent / "catalog"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-_NUMBER_AND_UNIT: Final = re.compile(
-    r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:nan|inf))\s*([a-z]+(?:\s*/\s*[a-z]+)?)\s*",
-    re.IGNORECASE,
-)
 _PREFIXES: Final = ("", "k", "M", "G", "T", "P", "E")
 # unit -> how it is shown: symbol, factor from the unit to the symbol, and whether an SI prefix may precede it
 _SYMBOLS: Final[Mapping[str, tuple[str, float, bool]]] = {
@@ -310,17 +306,13 @@ def _count(field: str, written: Any) -> float:
 
 def _quantity(field: str, written: Any) -> float:
     unit = FIGURES[field].unit
-    parts = _NUMBER_AND_UNIT.fullmatch(written) if isinstance(written, str) else None
-
-    if parts and parts[2].count("/") == unit.count("/"):
-        try:
-            return parse_quantity(f"{float(parts[1])!r} {parts[2]}", unit)
-        except InputError:
-            pass
-    raise InputError(
-        f"{str(written)[:40]!r} for {field} is not a quantity in {_SYMBOLS[unit][0]}: "
-        f'write one number and one unit, e.g. "{FIGURES[field].example}"'
-    )
+    try:
+        return parse_quantity(written if isinstance(written, str) else "", unit)
+    except InputError:
+        raise InputError(
+            f"{str(written)[:40]!r} for {field} is not a quantity in {_SYMBOLS[unit][0]}: "
+            f'write one number and one unit, e.g. "{FIGURES[field].example}"'
+        ) from None
 
 
 def _slip(field: str, value: float, low: float, high: float) -> str:

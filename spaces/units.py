@@ -48,14 +48,15 @@ def _registry() -> pint.UnitRegistry[Any]:
 
 
 _NUMBER_AND_UNIT = re.compile(
-    r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)\s*([a-z]+(?:\s*/\s*[a-z]+)?)\s*", re.IGNORECASE
+    r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:nan|inf))\s*([a-z]+(?:\s*/\s*[a-z]+)?)\s*", re.IGNORECASE
 )
 
 
 def parse_quantity(text: str, unit: str) -> float:
     """The number in `unit` that a string such as "3.35 TB/s" states.
 
-    Raises InputError when the text is no number with one unit, or a unit of another kind.
+    Raises InputError when the text is no number with one unit, or a unit of another kind. A number that is not
+    finite comes back as it is: whether it makes sense is the caller's to say.
 
     >>> parse_quantity("64 GB/s", "byte/s")
     64000000000.0

@@ -16,7 +16,7 @@ from kvwall.spaces.columns import Columns, load_catalogue
 from kvwall.spaces.hardware import Figure, Hardware
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.space import make_space
-from tests.conftest import POINTS, Designs
+from tests.designs import POINTS, Designs
 from tests.oracle import IGNORED, MATRICES, NEUTRAL, Step, oracle
 
 Answer = Mapping[str, float | str | None]

@@ -84,7 +84,7 @@ def test_missing_figure_makes_times_and_what_binds_null_and_names_the_remedy(ans
     on_b200 = ("evaluate", "--model", LLAMA, "--hardware", "b200-sxm", "--context", "4096", "--placement-host", "0.5")
     found = answer(*on_b200, code=3)
     assert found["labels"] == {"phase": "weight", "regime": None, "bound_by": None, "status": "unsourced_input"}
-    for name in ("tokens_per_second", "time_per_output_token", "energy_per_token", "regime", "bound_by"):
+    for name in ("tokens_per_second", "time_per_output_token", "regime", "bound_by"):
         assert '--assume host_link_bandwidth="64 GB/s"' in found["reasons"][name]
     assert found["metrics"]["weight_bytes_read"] > 0
     mended = answer(*on_b200, "--assume", "host_link_bandwidth=64 GB/s")

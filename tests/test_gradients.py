@@ -19,7 +19,7 @@ from kvwall.spaces.design import Design
 from kvwall.spaces.hardware import hardware_names
 from kvwall.spaces.models.load import load_model, loadable_model_names
 from kvwall.spaces.space import Space, make_space
-from tests.conftest import Designs
+from tests.designs import Designs
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -57,11 +57,11 @@ def test_every_command_is_a_module_with_a_function_of_that_name():
         assert entry.module == f"kvwall.sweep.commands.{name}"
 
 
-def test_report_is_plain_text_of_80_columns_when_piped():
+def test_report_is_plain_text_of_120_columns_when_piped():
     done = program(*DESIGN)
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii()
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert max(map(len, done.stdout.splitlines())) <= 120
     assert "\x1b" not in done.stdout
 
 

@@ -23,7 +23,7 @@ from kvwall.spaces.axes import AXES
 from kvwall.spaces.columns import Columns, load_catalogue
 from kvwall.spaces.errors import InputError
 from kvwall.spaces.space import make_space
-from tests.conftest import POINTS, Designs
+from tests.designs import POINTS, Designs
 
 TASKS = (
     "aggregate", "retrieval_easy", "retrieval_hard", "retrieval", "reasoning", "code", "summarisation", "perplexity",

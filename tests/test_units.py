@@ -18,7 +18,7 @@ from kvwall.objectives.status import always
 from kvwall.objectives.step import Step, evaluate_step
 from kvwall.spaces.design import Design, Sourced
 from kvwall.spaces.units import Bytes, Seconds
-from tests.conftest import Designs
+from tests.designs import Designs
 
 pytestmark = pytest.mark.usefixtures("float64")
 

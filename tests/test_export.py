@@ -1,0 +1,155 @@
+"""`kvwall export`: the same numbers as the results, with units, written whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet
+import pytest
+
+from kvwall.spaces.errors import InputError
+from kvwall.sweep.cli import run
+from kvwall.sweep.export import export
+from kvwall.sweep.store import open_front, open_results, open_summary
+from tests.finished_sweeps import NOTHING, TWO_CHIPS, TWO_MODELS, swept
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return swept(TWO_CHIPS, tmp_path_factory.mktemp("export") / "two-chips")
+
+
+def read(path: Path) -> pd.DataFrame:
+    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, comment="#")
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_the_front_is_exported_unrounded(folder: Path, tmp_path: Path, form: str) -> None:
+    table = read(export(folder, to=form, out=tmp_path / f"front.{form}"))
+    front = open_front(folder)
+    assert len(table) == front.sizes["point"]
+    for name in ("tokens_per_second_per_device", "quality_loss_upper", "energy_per_token", "context", "grid_index"):
+        np.testing.assert_array_equal(table[name], front[name].values)
+    assert list(table["hardware"]) == list(front["hardware"].values)
+    assert set(table["status"]) == {"ok"}
+    assert set(table["engine"]) == {"ideal"}
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_every_stored_point_is_exported_with_its_axes(folder: Path, tmp_path: Path, form: str) -> None:
+    table = read(export(folder, to=form, what="grid", out=tmp_path / f"grid.{form}"))
+    with open_results(folder) as stored:
+        assert len(table) == stored["status"].size
+        words = str(stored["status"].attrs["flag_meanings"]).split()
+        for row in (0, 17, len(table) - 1):
+            line = table.iloc[row]
+            axes = {name: line[name] for name in stored["status"].dims}
+            point = stored.sel(axes)
+            assert line["time_per_output_token"] == np.float32(point["time_per_output_token"])
+            assert line["status"] == words[int(point["status"])]
+            assert line["value_bits"] == line["key_bits"]
+
+
+def test_parts_do_not_change_what_is_written(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = export(folder, to="csv", what="grid", out=tmp_path / "whole.csv")
+    monkeypatch.setattr("kvwall.sweep.export._POINTS_AT_ONCE", 40)
+    parts = export(folder, to="csv", what="grid", out=tmp_path / "parts.csv")
+    assert parts.read_bytes() == whole.read_bytes()
+
+
+def test_a_number_without_a_source_is_empty(tmp_path: Path) -> None:
+    results = swept(TWO_MODELS, tmp_path / "two-models")
+    table = read(export(results, to="parquet", what="grid"))
+    unsourced = table[table["status"] == "unsourced_input"]
+    assert len(unsourced) > 0
+    assert unsourced["time_per_output_token"].isna().all()
+
+
+def test_csv_states_units_and_origin_in_comments(folder: Path, tmp_path: Path) -> None:
+    lines = export(folder, to="csv", out=tmp_path / "front.csv").read_text().splitlines()
+    comments = [line for line in lines if line.startswith("#")]
+    header = lines[len(comments)].replace('"', "").split(",")
+    units = dict(zip(header, comments[-1].removeprefix("# units: ").split(","), strict=True))
+    assert units["time_per_output_token"] == "s"
+    assert units["cost_per_million_tokens"] == "USD"
+    assert units["context"] == "token"
+    assert units["hardware"] == units["status"] == ""
+    assert any(open_front(folder).attrs["spec_hash"] in line for line in comments)
+    assert header[:2] == ["hardware", "batch"]
+
+
+def test_parquet_states_units_and_origin_in_its_metadata(folder: Path, tmp_path: Path) -> None:
+    schema = pyarrow.parquet.read_schema(export(folder, to="parquet", out=tmp_path / "front.parquet"))
+    assert schema.metadata[b"spec_hash"].decode() == open_front(folder).attrs["spec_hash"]
+    assert schema.field("memory_margin").metadata[b"units"] == b"byte"
+    assert schema.field("quality_loss_upper").metadata[b"evidence"] == b"calibrated"
+
+
+def test_the_summary_is_one_number_a_row(folder: Path, tmp_path: Path) -> None:
+    table = read(export(folder, to="parquet", what="summary", out=tmp_path / "summary.parquet"))
+    summary = open_summary(folder)
+    feasible = table[table["quantity"] == "feasible"]
+    assert feasible["value"].tolist() == [int(summary["feasible"])]
+    name = "tokens_per_second_per_device_highest_by_hardware"
+    best = table[(table["quantity"] == name) & (table["axis_value"] == "b200-sxm")]
+    assert best["value"].tolist() == [float(summary[name].sel(hardware="b200-sxm"))]
+    assert best["unit"].tolist() == ["s-1"]
+    phases = table[(table["quantity"] == "phase_count_by_batch") & (table["axis_value"] == "64")]
+    assert phases["category"].tolist() == ["weight", "kv", "capacity"]
+    assert phases["value"].sum() == int(summary["points"]) / 3
+
+
+def test_an_empty_front_is_a_table_without_rows(tmp_path: Path) -> None:
+    results = swept(NOTHING, tmp_path / "nothing")
+    for form in ("csv", "parquet"):
+        table = read(export(results, to=form))
+        assert len(table) == 0
+        assert "tokens_per_second_per_device" in table
+
+
+def test_an_existing_file_is_kept_unless_forced(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "front.csv"
+    path.write_text("mine")
+    with pytest.raises(InputError, match="exists: give --force"):
+        export(folder, to="csv", out=path)
+    assert path.read_text() == "mine"
+    export(folder, to="csv", out=path, force=True)
+    assert path.read_text().startswith("#")
+
+
+def test_a_fault_while_writing_leaves_the_old_file_and_nothing_else(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "front.csv"
+    path.write_text("mine")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("kvwall.sweep.export.os.fsync", full)
+    with pytest.raises(InputError, match="No space left"):
+        export(folder, to="csv", out=path, force=True)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["front.csv"]
+    assert path.read_text() == "mine"
+
+
+def test_unbuilt_and_unknown_forms_and_parts_are_told_together(folder: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        export(folder, to="xlsx", what="frnt")
+    assert len(caught.value.faults) == 2
+    assert "not built yet" in caught.value.faults[0]
+    assert "did you mean front" in caught.value.faults[1]
+    with pytest.raises(InputError, match="no format"):
+        export(folder, to="cvs")
+
+
+def test_the_command_prints_the_path(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "out.parquet"
+    assert run(["export", str(folder), "--to", "parquet", "--out", str(path)]) == 0
+    assert capsys.readouterr().out.strip() == str(path)
+    assert path.exists()
+    assert run(["export", str(folder), "--to", "zarr"]) == 2
+    assert "not built yet" in capsys.readouterr().err
+    assert run(["export", str(tmp_path / "nowhere"), "--to", "csv"]) == 2

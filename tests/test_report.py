@@ -1,0 +1,336 @@
+"""The HTML page: it asks nothing of the network, is the same numbers as `evaluate`, and degrades with a sentence."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from plotly.offline import get_plotlyjs
+
+from kvwall.objectives.register import evaluate as evaluate_laws
+from kvwall.spaces.errors import InputError
+from kvwall.sweep.evaluate import evaluate
+from kvwall.sweep.kernel import Problem
+from kvwall.sweep.report import write_report
+from kvwall.sweep.report.best import best_designs
+from kvwall.sweep.report.data import read_results
+from kvwall.sweep.report.laws import Laws
+from kvwall.sweep.points import evaluate_designs
+from kvwall.sweep.store import open_front
+from kvwall.sweep.study import Study
+from tests.finished_sweeps import NOTHING, ONE_DESIGN, TWO_CHIPS, TWO_MODELS, swept, swept_single
+
+ASSUME = {"host_link_bandwidth": "64 GB/s"}
+
+
+class Elements(HTMLParser):
+    """Collects every element with its attributes, and the figures' JSON."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.figures: dict[str, dict[str, Any]] = {}
+        self.text: list[str] = []
+        self._inside = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        self.elements.append((tag, attributes))
+        self._inside = f"{tag} {attributes.get('id', '')}"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside.startswith("script ") and self._inside.endswith("-data"):
+            self.figures[self._inside.removeprefix("script ").removesuffix("-data")] = json.loads(data)
+        elif not self._inside.startswith(("script", "style")):
+            self.text.append(data)
+
+
+def read(page: Path) -> Elements:
+    parser = Elements()
+    parser.feed(page.read_text(encoding="utf-8"))
+    return parser
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return swept(TWO_CHIPS, tmp_path_factory.mktemp("report") / "two-chips")
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> Path:
+    return write_report(folder)
+
+
+@pytest.fixture(scope="module")
+def elements(page: Path) -> Elements:
+    return read(page)
+
+
+def text_of(elements: Elements) -> str:
+    return " ".join(" ".join(elements.text).split())
+
+
+def test_the_page_lies_in_the_folder_and_is_small_enough_to_mail(folder: Path, page: Path) -> None:
+    assert page == folder / "report.html"
+    assert page.stat().st_size < 8e6
+
+
+def test_nothing_on_the_page_points_to_a_network(elements: Elements) -> None:
+    for tag, attributes in elements.elements:
+        for name in ("src", "href", "action", "data", "poster", "srcset"):
+            target = attributes.get(name) or ""
+            assert not target or target.startswith("#"), (tag, name, target)
+        assert tag not in {"link", "iframe", "img", "object", "embed", "base"}
+
+
+def test_the_browser_is_told_to_refuse_every_request(elements: Elements) -> None:
+    policies = [a["content"] for tag, a in elements.elements if a.get("http-equiv") == "Content-Security-Policy"]
+    assert len(policies) == 1
+    assert "default-src 'none'" in str(policies[0])
+    assert "http" not in str(policies[0])
+
+
+def test_styles_fetch_nothing(page: Path) -> None:
+    style = re.search(r"<style>(.*?)</style>", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert style is not None
+    assert "url(" not in style[1]
+    assert "@import" not in style[1]
+
+
+def test_no_figure_offers_to_upload_its_data(elements: Elements) -> None:
+    assert len(elements.figures) > 10
+    for name, figure in elements.figures.items():
+        assert figure["config"]["showSendToCloud"] is False, name
+        assert figure["config"]["displaylogo"] is False, name
+
+
+def test_the_plotting_library_is_embedded_once(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text.count(get_plotlyjs()) == 1
+    assert len(re.findall(r"<script>", text)) == 2  # the library, and the page's own
+
+
+def test_every_figure_has_its_place_and_its_data(elements: Elements) -> None:
+    places = {a["id"] for tag, a in elements.elements if tag == "div" and a.get("class") == "plot"}
+    assert places == set(elements.figures)
+    chips = {"roofline", "phase", "speedup"}
+    for kind in chips:
+        assert {f"{kind}-0", f"{kind}-1"} <= places
+    assert {"front", "contexts", "margin-context", "share-regime-context", "share-regime-batch"} <= places
+
+
+def test_the_page_says_that_speeds_are_ceilings_and_what_is_assumed(elements: Elements) -> None:
+    text = text_of(elements)
+    assert "Derived ceilings, not measured speeds" in text
+    assert "Assumed, not sourced: host link bandwidth of b200-sxm is 64 GB/s." in text
+    for grade in ("derived", "calibrated", "reported"):
+        assert grade in text
+
+
+def test_the_answer_is_the_front_s_best_by_the_first_objective(folder: Path, elements: Elements) -> None:
+    front = open_front(folder)
+    best = float(front["tokens_per_second_per_device"].max())
+    assert f"{best:,.0f} tok/s" in text_of(elements)
+
+
+def test_best_designs_are_the_best_of_a_brute_force_search(folder: Path) -> None:
+    study = Study.load(folder / "study.toml")
+    found = best_designs(study)
+    assert found is not None
+    every = evaluate_designs(Problem(study.columns(), study.task, (), ()), np.arange(study.space.size))
+    admissible = (every["status"] == 1) & (every["quality_loss_upper"] <= 0.1)
+    points = [study.space.point(index) for index in range(study.space.size)]
+    for chip, name in enumerate(study.space.values("hardware")):
+        for place, context in enumerate(study.space.values("context")):
+            own = [
+                index
+                for index, point in enumerate(points)
+                if admissible[index] and point["hardware"] == name and point["context"] == context
+            ]
+            index = int(found.index[0, chip, place])
+            assert index in own
+            most = max(every["tokens_per_second_per_device"][own])
+            assert every["tokens_per_second_per_device"][index] == pytest.approx(most, rel=2e-6)
+            tied = [i for i in own if every["tokens_per_second_per_device"][i] >= most * (1 - 1e-7)]
+            assert every["quality_loss_upper"][index] <= min(every["quality_loss_upper"][tied]) + 1e-6
+
+
+def test_nothing_admissible_is_not_a_best_design() -> None:
+    found = best_designs(Study.from_text(NOTHING))
+    assert found is not None
+    assert (found.index == -1).all()
+    assert np.isnan(found.value).all()
+
+
+def numbers(array: Any) -> list[float]:
+    """A trace's numbers, whether written as a list or packed."""
+    if isinstance(array, dict):
+        return [float(value) for value in np.frombuffer(base64.b64decode(array["bdata"]), np.dtype(array["dtype"]))]
+    return [float("nan") if value is None else float(value) for value in array]
+
+
+def test_speedups_are_those_of_evaluate(elements: Elements) -> None:
+    curves = [
+        trace
+        for trace in elements.figures["speedup-1"]["data"]
+        if trace.get("meta", {}).get("remedy") == "KV 4 bit" and trace["meta"]["batch"] == "32"
+    ]
+    contexts, speedups = numbers(curves[-1]["x"]), numbers(curves[-1]["y"])
+    axes: dict[str, object] = {
+        "model": "meta-llama/Meta-Llama-3-70B", "hardware": "b200-sxm", "batch": 32, "tensor_parallel": 8,
+    }  # fmt: skip
+    for place in (0, len(contexts) // 3):
+        plain = evaluate(**axes, context=int(contexts[place]), assume=ASSUME)
+        treated = evaluate(**axes, context=int(contexts[place]), key_bits=4, value_bits=4, assume=ASSUME)
+        step, faster = (one.metrics["time_per_output_token"] for one in (plain, treated))
+        assert step is not None
+        assert faster is not None
+        assert speedups[place] == pytest.approx(step / faster, rel=1e-6)
+
+
+def test_speed_that_cannot_be_had_is_thin_and_dotted(elements: Elements) -> None:
+    """Eight H100 hold 256 sequences of 8-bit KV at a short context only."""
+    curves = [
+        trace
+        for trace in elements.figures["speedup-0"]["data"]
+        if trace.get("meta", {}).get("remedy") == "KV 8 bit" and trace["meta"]["batch"] == "256"
+    ]
+    dotted, solid = curves
+    assert dotted["line"]["dash"] == "dot"
+    assert "does not fit" in dotted["hovertemplate"]
+    values = numbers(solid["y"])
+    assert np.isfinite(values[0])
+    assert np.isnan(values[-1])
+
+
+def test_phase_maps_are_those_of_evaluate(elements: Elements) -> None:
+    maps = [
+        trace
+        for trace in elements.figures["phase-0"]["data"]
+        if trace["type"] == "heatmap" and trace["meta"]["devices"] == "8" and trace["meta"]["format"] == "16-1"
+    ]
+    assert len(maps) == 1
+    words, told = maps[0]["meta"]["words"], {"weight traffic": "weight", "KV traffic": "kv", "compute": "compute"}
+    batches, contexts = maps[0]["meta"]["batches"], maps[0]["meta"]["contexts"]
+    for row, column in ((0, 0), (0, len(contexts) - 1), (len(batches) - 1, 0), (len(batches) - 1, len(contexts) - 1)):
+        report = evaluate(
+            model="meta-llama/Meta-Llama-3-70B", hardware="h100-sxm", tensor_parallel=8, batch=batches[row],
+            context=contexts[column],
+        )  # fmt: skip
+        word = words[maps[0]["z"][row][column]]
+        if report.labels["phase"] == "capacity":
+            assert word == "does not fit in memory"
+        else:
+            assert told[word] == report.labels["regime"]
+
+
+def test_the_laws_of_the_page_are_the_laws(folder: Path) -> None:
+    study = Study.load(folder / "study.toml")
+    found = Laws(study).grid(hardware=["h100-sxm", "b200-sxm"], batch=[1, 64], context=[4096, 131072])
+    assert found.shape == (2, 2, 2)
+    design = evaluate(model="meta-llama/Meta-Llama-3-70B", hardware="b200-sxm", batch=64, context=4096)
+    assert found["time_per_output_token"][1, 1, 0] == pytest.approx(design.metrics["time_per_output_token"], rel=1e-12)
+    assert found.words("status")[1, 1, 0] == design.status
+    assert set(found.arrays) >= set(evaluate_laws(study.columns().design({d: np.array([0]) for d in study.space.dims}),
+                                                  study.task).metrics)  # fmt: skip
+
+
+def test_two_models_and_a_chip_without_a_price(tmp_path: Path) -> None:
+    elements = read(write_report(swept(TWO_MODELS, tmp_path / "two-models")))
+    text = text_of(elements)
+    assert "no source states what cost per million tokens needs" in text
+    assert ("select", {"data-key": "model"}) in elements.elements
+    assert "The study has few values of context and batch" in text
+
+
+def test_an_empty_front_is_said_and_explained(tmp_path: Path) -> None:
+    elements = read(write_report(swept(NOTHING, tmp_path / "nothing")))
+    text = text_of(elements)
+    assert "No design is admissible." in text
+    assert "time per output token at most 1 us" in text
+    assert "alone rejects 100 % of the feasible designs" in text
+    assert "front" not in elements.figures
+    assert "phase-0" in elements.figures
+
+
+def test_a_study_of_one_design_has_a_page(tmp_path: Path) -> None:
+    elements = read(write_report(swept_single(ONE_DESIGN, tmp_path / "one")))
+    text = text_of(elements)
+    assert "The study is one design" in text
+    assert {"roofline-0", "phase-0", "speedup-0"} <= set(elements.figures)
+
+
+def test_without_a_summary_the_margins_are_said_to_be_unknown(tmp_path: Path) -> None:
+    folder = swept(NOTHING, tmp_path / "nothing")
+    (folder / "summary.nc").unlink()
+    assert "holds no summary.nc" in text_of(read(write_report(folder)))
+
+
+def test_a_grid_too_large_to_search_again_is_told_from_its_front(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvwall.sweep.report.best.MOST_POINTS", 10)
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    text = text_of(read(write_report(copy)))
+    assert "too many to search again" in text
+    assert "of the front only" in text
+
+
+def test_a_catalogue_that_has_changed_is_said(folder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    spec = json.loads((copy / "spec.json").read_text())
+    spec["catalogue"]["hardware"]["b200-sxm"] = "0" * 64
+    (copy / "spec.json").write_text(json.dumps(spec))
+    assert read_results(copy).changes
+    assert "Changed since the sweep" in text_of(read(write_report(copy)))
+
+
+def test_names_from_files_are_escaped(tmp_path: Path) -> None:
+    chip = tmp_path / "<img src=x>.toml"
+    source = Path(evaluate_laws.__code__.co_filename).parents[1] / "spaces/catalog/hardware/mi300x.toml"
+    shutil.copy(source, chip)
+    text = NOTHING.replace('"mi300x"', f"'{chip}'")
+    elements = read(write_report(swept(text, tmp_path / "out")))
+    assert not [tag for tag, _ in elements.elements if tag == "img"]
+
+
+@pytest.mark.parametrize("missing", ["front.nc", "study.toml"])
+def test_a_folder_without_results_is_refused(folder: Path, tmp_path: Path, missing: str) -> None:
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    (copy / missing).unlink()
+    with pytest.raises(InputError, match=missing):
+        write_report(copy)
+
+
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such folder"):
+        write_report(tmp_path / "nowhere")
+
+
+@pytest.mark.browser
+def test_a_browser_draws_every_figure_without_a_complaint(page: Path, elements: Elements, tmp_path: Path) -> None:
+    browser = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip("no Chromium on the PATH")
+    command = [
+        browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1400,6000",
+        "--virtual-time-budget=20000", "--enable-logging=stderr", "--dump-dom", page.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert "CONSOLE" not in done.stderr
+    for name in elements.figures:
+        drawn = re.search(rf'<div class="plot js-plotly-plot" id="{name}".*?</script>', done.stdout, re.DOTALL)
+        assert drawn is not None, name
+        assert 'class="main-svg"' in drawn[0], name
