@@ -1,6 +1,6 @@
 """Fill the README's console blocks with what the commands print; `--check` only compares.
 
-    python docs/readme.py [--check]
+Run `python docs/readme.py [--check]`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ _BLOCK = re.compile(r"```console\n\$ kvwall (?P<arguments>[^\n]*)\n(?P<output>.*
 
 def filled(text: str) -> str:
     """The text with every console block's output replaced by what its command prints now."""
-    return _BLOCK.sub(lambda block: f"```console\n$ kvwall {block['arguments']}\n{printed(block['arguments'])}```", text)
+
+    def now(block: re.Match[str]) -> str:
+        return f"```console\n$ kvwall {block['arguments']}\n{printed(block['arguments'])}```"
+
+    return _BLOCK.sub(now, text)
 
 
 def printed(arguments: str) -> str:

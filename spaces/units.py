@@ -48,7 +48,8 @@ def _registry() -> pint.UnitRegistry[Any]:
 
 
 _NUMBER_AND_UNIT = re.compile(
-    r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:nan|inf))\s*([a-z]+(?:\s*/\s*[a-z]+)?)\s*", re.IGNORECASE
+    r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:nan|inf))\s*([a-z]+(?:\s*/\s*[a-z]+)?)\s*",
+    re.IGNORECASE,
 )
 
 

@@ -87,7 +87,10 @@ def _range(axis: Axis, first: float, last: float, step: float) -> list[float]:
         raise InputError(f"{axis.name}: range from {first:g} to {last:g} never arrives with step {step:g}")
     steps = (last - first) / step
     if steps >= _MOST_VALUES:
-        raise InputError(f"{axis.name}: range makes {steps + 1:.3g} values; the most is {_MOST_VALUES}: shorten the range or widen the step")
+        raise InputError(
+            f"{axis.name}: range makes {steps + 1:.3g} values; the most is {_MOST_VALUES}: "
+            "shorten the range or widen the step"
+        )
     return [first + step * i for i in range(math.floor(steps + 1e-9) + 1)]
 
 

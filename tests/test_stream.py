@@ -33,16 +33,18 @@ BASE = {
     "placement_host": [0.0, 0.5],
     "tensor_parallel": [1, 2, 3, 8],
 }
+ONE = {"model": "meta-llama/Meta-Llama-3-8B", "hardware": "h100-sxm", "context": 1000}
+BUDGETS = (Constraint("time_per_output_token", high=0.05), Constraint("quality_loss", high=0.2))
 CASES = {
     "two objectives": (BASE, (FAST, GOOD), ()),
-    "three, constrained": (BASE, (FAST, GOOD, CHEAP), (Constraint("time_per_output_token", high=0.05), Constraint("quality_loss", high=0.2))),
+    "three, constrained": (BASE, (FAST, GOOD, CHEAP), BUDGETS),
     "five": (BASE, (FAST, GOOD, CHEAP, PROMPT, LONG), (Constraint("tokens_per_second_per_user", low=20.0),)),
     "only narrow": (BASE, (GOOD,), ()),
-    "one axis": ({**BASE, "model": "meta-llama/Meta-Llama-3-8B", "hardware": "h100-sxm", "batch": 1, "context": [10, 20, 4000], "key_bits": 16, "value_bits": 16, "retention": 1.0, "placement_host": 0.0, "tensor_parallel": 1}, (FAST, GOOD), ()),
-    "one point": ({"model": "meta-llama/Meta-Llama-3-8B", "hardware": "h100-sxm", "context": 1000}, (FAST, GOOD), ()),
+    "one axis": ({**ONE, "context": [10, 20, 4000]}, (FAST, GOOD), ()),
+    "one point": (ONE, (FAST, GOOD), ()),
     "unsourced link and price": ({**BASE, "hardware": ["b200-sxm", "h20"]}, (FAST, CHEAP), ()),
     "nothing admissible": (BASE, (FAST, GOOD), (Constraint("tokens_per_second", low=1e12),)),
-}  # fmt: skip
+}
 
 
 def problem_of(stated, objectives, constraints):

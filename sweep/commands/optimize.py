@@ -40,6 +40,7 @@ def command(
     """
     from kvwall.sweep.run import OUTPUTS
     from kvwall.sweep.search import optimize
+    from kvwall.sweep.search.exact import MOST_POINTS
     from kvwall.sweep.study import Study
 
     loaded = Study.load(study)
@@ -55,7 +56,7 @@ def command(
             storage=kept,
             front=front,
             progress=_reporter(),
-            exact_optimum=_announced,
+            exact_optimum=_announced if loaded.space.size <= MOST_POINTS else None,
         )
     except KeyboardInterrupt:
         typer.echo(f"kvwall: interrupted; finished trials are kept in {kept}, the same command goes on", err=True)
@@ -96,10 +97,8 @@ def _front(folder: Path, study: Study) -> FrontTable | None:
 def _announced(study: Study) -> float | None:
     """The exact optimum, from every point of the grid."""
     from kvwall.sweep.progress import watch
-    from kvwall.sweep.search.exact import MOST_POINTS, grid_optimum
+    from kvwall.sweep.search.exact import grid_optimum
 
-    if study.space.size > MOST_POINTS:
-        return None
     with watch() as follower:
         follower.stage("exact optimum, for the regret", study.space.size, "points")
         return grid_optimum(study, lambda done, total: follower.update(done))
@@ -119,7 +118,8 @@ def _reporter() -> Callable[[SearchProgress], None]:
         rate = at.new / at.seconds if at.seconds > 0 else 0.0
         left = f", {duration((at.total - at.done) / rate)} left" if rate > 0 and at.done < at.total else ""
         best = "nothing admissible yet" if at.best is None else f"best {at.best:.6g}"
-        print(f"{at.stage}: {at.done:,} of {at.total:,} trials, {rate:.3g}/s, {best}{left}", file=sys.stderr, flush=True)
+        line = f"{at.stage}: {at.done:,} of {at.total:,} trials, {rate:.3g}/s, {best}{left}"
+        print(line, file=sys.stderr, flush=True)
 
     return report
 
@@ -127,18 +127,20 @@ def _reporter() -> Callable[[SearchProgress], None]:
 def _print(study: Study, result: OptimizeResult, kept: str) -> None:
     from kvwall.sweep.readable import number_text
 
-    searched = f"{result.trials:,} trials" + (f" and {result.front_trials:,} for the front" if result.front_trials else "")
-    typer.echo(f"{searched}, kept in {kept}")
+    more = f" and {result.front_trials:,} for the front" if result.front_trials else ""
+    typer.echo(f"{result.trials:,} trials{more}, kept in {kept}")
     if result.best is not None:
-        asked = dict.fromkeys(each.metric for each in (*study.objectives, *study.constraints))
+        objectives = [objective.metric for objective in study.objectives]
+        asked = dict.fromkeys([*objectives, *(constraint.metric for constraint in study.constraints)])
         typer.echo(f"best of {study.objectives[0].sense} {study.objectives[0].metric}:")
         for name in study.space.dims:
             typer.echo(f"  {name:<30} {number_text(_stated(result.best[name]))}")
         for name in asked:
             typer.echo(f"  {name:<30} {_metric(study, name, result.best[name])}")
-        regret = "not known" if result.regret is None else f"{100 * result.regret:.3g} % below the exact grid optimum"
+        regret = "not known" if result.regret is None else f"{100 * result.regret:.3g} % of the exact grid optimum"
         typer.echo(f"regret {regret}")
-        typer.echo(f"front {len(result.front):,} designs ({'exact' if result.front_source == 'exact' else 'as searched'})")
+        source = "exact" if result.front_source == "exact" else "as searched"
+        typer.echo(f"front {len(result.front):,} designs ({source})")
     if result.reason and result.best is not None:
         typer.echo(result.reason)
 

@@ -36,6 +36,8 @@ ExactOptimum = Callable[["Study"], float | None]
 FRONT_SHARE = 0.5
 """Trials of the search for the front, as a share of those of the search for the best."""
 _MOST_SEED = 2**32 - 1
+_SAME = 1e-6
+"""Relative difference that two compilations of one law may have in float32."""
 
 
 def optimize(
@@ -158,7 +160,7 @@ class _Run:
             best = self.evaluator.describe([found.tried[place]])[0]
             regret, reason = _regret(float(found.scores.objectives[place, 0]), optimum, objective.sign, reason)
         else:
-            rejected = tuple(_rejected(self.evaluator, found.scores))
+            rejected = (*_rejected(self.evaluator, found.scores), *_missed(optimum))
             reason = "; ".join(rejected)
         return OptimizeResult(
             best=best,
@@ -183,7 +185,7 @@ class _Run:
         rows = np.flatnonzero(found.scores.admissible)
         if not len(rows):
             return []
-        rows = np.array(sorted(rows, key=lambda row: self._order(found.tried[row])))
+        rows = np.array(sorted(rows, key=lambda row: self._order(found.tried[int(row)])))
         values = found.scores.objectives[rows] * np.array([objective.sign for objective in self.study.objectives])
         _, first = np.unique(values, axis=0, return_index=True)
         values, rows = values[np.sort(first)], rows[np.sort(first)]
@@ -212,7 +214,8 @@ def _regret(best: float, optimum: float | None, sign: float, reason: str | None)
         return None, reason or "regret: the exact optimum is not known"
     if not math.isfinite(optimum) or optimum == 0:
         return None, f"regret: the exact optimum is {optimum:g}, of which no fraction can be taken; best is {best:g}"
-    return sign * (best - optimum) / abs(optimum), reason
+    regret = sign * (best - optimum) / abs(optimum)
+    return regret if abs(regret) > _SAME else 0.0, reason
 
 
 def _rejected(evaluator: Evaluator, scores: Scores) -> Iterator[str]:
@@ -230,6 +233,11 @@ def _rejected(evaluator: Evaluator, scores: Scores) -> Iterator[str]:
             yield f"an objective has no sourced figure in {count:,} of the {int(feasible.sum()):,} feasible designs"
         elif rule not in {"status", "sourced"}:
             yield f"constraint {rule} rejects {count:,} of the {int(feasible.sum()):,} feasible designs"
+
+
+def _missed(optimum: float | None) -> Iterator[str]:
+    if optimum is not None:
+        yield "yet the grid holds admissible designs: give more trials, or let `kvwall sweep` find them"
 
 
 @contextmanager

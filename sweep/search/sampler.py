@@ -36,6 +36,11 @@ _GREED = {"incumbent": 2.0, "difference": 10.0, "niche": 10.0 / 3.0}
 _ELITE = 40
 _ATTEMPTS = 60
 _SMALLEST_FLOAT_STEP = 1e-4
+"""Of a float, as a share of its range."""
+_SMALL_SHARE_OF_RANGE = 0.05
+"""Longest small move of a float, or of a whole number that is no grid index."""
+_INDEX_SPAN = 100
+"""Up to so many values a whole number is stepped by one or two when it moves little."""
 
 
 @dataclass
@@ -211,11 +216,13 @@ def _step(draw: np.random.Generator, value: Any, each: BaseDistribution, small: 
         return value if small else others[int(draw.integers(len(others)))]
     if isinstance(each, IntDistribution):
         span = each.high - each.low
-        by = 1 + int(draw.random() < 0.3) if small else int(math.exp(draw.uniform(0.0, math.log(span + 0.999))))
-        return int(_within(draw, value, by, each, small))
+        if small and span <= _INDEX_SPAN:
+            return int(_within(draw, value, 1 + int(draw.random() < 0.3), each, small))
+        longest = _SMALL_SHARE_OF_RANGE * span if small else float(span)
+        return int(_within(draw, value, int(math.exp(draw.uniform(0.0, math.log(longest + 0.999)))), each, small))
     if isinstance(each, FloatDistribution):
-        longest = math.log(0.05 if small else 1.0)
-        by_share = math.exp(draw.uniform(math.log(_SMALLEST_FLOAT_STEP), longest))
+        longest = _SMALL_SHARE_OF_RANGE if small else 1.0
+        by_share = math.exp(draw.uniform(math.log(_SMALLEST_FLOAT_STEP), math.log(longest)))
         return float(_within(draw, value, by_share * (each.high - each.low), each, small))
     return value
 

@@ -6,15 +6,14 @@ costs more than all else, and a trial that was asked for but not scored is worth
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import optuna
-import sqlalchemy
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.exc import SQLAlchemyError
 
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.store.lock import FolderLock
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 _SQLITE = "sqlite:///"
 _STUDY, _SPEC_HASH, _SPEC = "kvwall_study", "kvwall_spec_hash", "kvwall_spec"
 _MOST_DIFFERENCES = 5
-_FAULTS = (SQLAlchemyError, optuna.exceptions.OptunaError, ValueError, ImportError, RuntimeError, OSError)
 
 
 class TrialStore:
@@ -102,8 +100,8 @@ class KeptTrials:
         """Keep scored trials, each in one transaction. Raises InputError where the database does not take them."""
         try:
             self._kept.add_trials(trials)
-        except _FAULTS as fault:
-            why = _first_line(fault)
+        except optuna.exceptions.StorageInternalError as fault:
+            why = _first_line(fault.__cause__ or fault)
             raise InputError(f"trials could not be kept ({why}): free some space, or use --storage") from fault
 
 
@@ -120,23 +118,23 @@ def _locked(url: str) -> FolderLock | None:
 
 
 def _connected(url: str) -> RDBStorage:
+    own = {"connect_args": {"factory": _WriteAhead}} if url.startswith(_SQLITE) else {}
     try:
-        storage = RDBStorage(url)
-        if url.startswith(_SQLITE):
-            sqlalchemy.event.listen(storage.engine, "connect", _write_ahead)
-            storage.engine.dispose()
-    except _FAULTS as fault:
+        return RDBStorage(url, engine_kwargs=own)
+    except Exception as fault:  # every database driver has errors of its own
         raise InputError(
             f"{url} cannot be used to keep trials ({_first_line(fault)}): give a path, or a URL such as "
             "sqlite:///trials.db or postgresql+psycopg://user@host/name"
         ) from fault
-    return storage
 
 
-def _write_ahead(connection: Any, record: object) -> None:
+class _WriteAhead(sqlite3.Connection):
     """A third of the time per trial; a killed process loses nothing, a power cut at most the last trials."""
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=NORMAL")
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.execute("PRAGMA journal_mode=WAL")
+        self.execute("PRAGMA synchronous=NORMAL")
 
 
 def _first_line(fault: BaseException) -> str:
