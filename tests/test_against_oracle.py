@@ -35,7 +35,8 @@ def model_of(model: Model) -> dict[str, float]:
     """A catalogue model in the oracle's words."""
     (group,) = model.groups
     shape = {name: getattr(group, name) for name in ("query_heads", "kv_heads", "key_dim", "value_dim")}
-    sizes = {name: getattr(model, name) for name in ("hidden", "intermediate", "vocab", "layers", "reduces_per_layer")}
+    sizes = {name: getattr(model, name) for name in ("hidden", "intermediate", "vocab", "reduces_per_layer")}
+    sizes["layers"] = model.decoder_layers
     classes = (*MATRICES, "embedding")
     counts = {name: getattr(model, name) for name in (*classes, "vectors")}
     bits = {f"{name}_bits": getattr(model, f"{name}_bits") for name in classes} | {"vectors_bits": model.vector_bits}

@@ -219,7 +219,7 @@ PUBLISHED = {
 @pytest.mark.parametrize("name", COUNTED)
 def test_catalogue_counts(name: str) -> None:
     model = load_model(name)
-    assert (model.parameters_total, model.kv_bytes_per_token) == COUNTED[name]
+    assert (model.parameters_total, model.kv_bytes_per_token_growing) == COUNTED[name]
     assert model.parameters_active == model.parameters_total
     assert model.name == name
     assert model.source
@@ -247,7 +247,7 @@ def test_published_sizes(name: str) -> None:
 def test_the_paper_model_is_nominal() -> None:
     model = load_model("paper/llama-3-70b")
     assert (model.ffn, model.parameters_total, model.embedding_row) == (70_000_000_000, 70_000_000_000, 0)
-    assert model.kv_bytes_per_token == 327_680
+    assert model.kv_bytes_per_token_growing == 327_680
     assert model.max_positions is None
     assert model.groups[0].query_heads == 64
 
@@ -256,7 +256,7 @@ def test_head_dim_is_read_not_divided() -> None:
     nemo = load_model("mistralai/Mistral-Nemo-Instruct-2407")
     assert nemo.hidden // nemo.groups[0].query_heads == 160
     assert nemo.groups[0].key_dim == nemo.groups[0].value_dim == 128
-    assert read({"head_dim": 32}).kv_bytes_per_token == 4 * read().kv_bytes_per_token
+    assert read({"head_dim": 32}).kv_bytes_per_token_growing == 4 * read().kv_bytes_per_token_growing
 
 
 def test_kv_heads_of_falcon() -> None:
@@ -314,7 +314,7 @@ def test_any_llama(kv: int, group: int, dim: int, hidden: int, inter: int, layer
         1 + vocab * (1 if tied else 2)
     )
     assert model.parameters_total == expected
-    assert model.kv_bytes_per_token == 4 * layers * kv * dim
+    assert model.kv_bytes_per_token_growing == 4 * layers * kv * dim
 
 
 @pytest.mark.parametrize(
