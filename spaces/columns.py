@@ -27,7 +27,8 @@ from kvwall.spaces.design import (
     Workload,
 )
 from kvwall.spaces.errors import Faults, InputError
-from kvwall.spaces.hardware import Figure, Hardware, load_hardware
+from kvwall.spaces.figures import Figure
+from kvwall.spaces.hardware import Hardware, load_hardware
 from kvwall.spaces.models.layers import LayerGroup, Model
 from kvwall.spaces.models.load import load_model
 from kvwall.spaces.quality import EVICTORS, QUANTIZERS, QualityParameters, load_quality_curves
@@ -98,7 +99,7 @@ class Columns:
         self._model = _stack([_model_numbers(model, most_groups) for model in catalogue.models])
         self._hardware = _stack([_hardware_numbers(chip) for chip in catalogue.hardware])
         self._price = _stack([_stack([_price(chip, basis) for chip in catalogue.hardware]) for basis in PRICE_BASES])
-        self._quality = jax.tree.map(np.asarray, catalogue.quality)
+        self._quality = catalogue.quality
         self._codes = {
             "quantizer": np.array([QUANTIZERS.index(str(v)) for v in space.values("quantizer")]),
             "evictor": np.array([EVICTORS.index(str(v)) for v in space.values("evictor")]),

@@ -1,7 +1,7 @@
 """Quality curves: the fitted record of how much compressed KV caches and weights lose.
 
 The record is data (`catalog/quality/curves.json`, written by `sweep/quality_fit.py`); here it is typed, checked
-and turned into numeric columns along the task axis and the name axes. The laws are in `objectives/quality.py`.
+and turned into the numeric columns of `quality_columns`. The laws are in `objectives/quality.py`.
 
 Every curve is a *hazard* h >= 0, zero at neutral settings. In accuracy tasks the loss relative to the 16-bit,
 full-cache model is 1 - exp(-h); in perplexity it is h = ln(PPL/PPL0) itself. The upper curve of a confidence is the
@@ -15,19 +15,42 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeAlias
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from kvwall.spaces.errors import Faults, InputError, nearest
-from kvwall.spaces.units import Flag, Ratio, Real
+from kvwall.spaces.quality_columns import BitCurve, EvictionCurve, QualityParameters, WeightCurve
+
+__all__ = [
+    "EVICTORS",
+    "QUANTIZERS",
+    "RECORD",
+    "TASKS",
+    "BitCurve",
+    "Evidence",
+    "EvictionCurve",
+    "FittedBits",
+    "FittedEviction",
+    "HeldOut",
+    "QualityCurves",
+    "QualityParameters",
+    "WeightCurve",
+    "evictor_code",
+    "load_quality_curves",
+    "quantizer_code",
+    "task_rows",
+]
 
 TASKS = ("aggregate", "retrieval_easy", "retrieval_hard", "reasoning", "code", "summarisation", "perplexity")
 QUANTIZERS = ("structure_aware", "naive_grouped", "naive")
 EVICTORS = ("query_aware", "query_agnostic", "heavy_hitter", "reconstruction", "position", "random")
 RECORD = Path(__file__).parent / "catalog" / "quality" / "curves.json"
+
+Leaf: TypeAlias = Any
+"""A NumPy array here, concrete while a function is traced and on no device; a jax.Array once gathered in one."""
 
 _WORST_OF = {task: (row,) for row, task in enumerate(TASKS)} | {
     "retrieval": (TASKS.index("retrieval_easy"), TASKS.index("retrieval_hard"))
@@ -57,68 +80,6 @@ def _known(axis: str, name: str, allowed: Sequence[str]) -> str:
     if name in allowed:
         return name
     raise InputError(f'{axis} "{name}" is unknown{nearest(name, allowed)}: use one of {", ".join(allowed)}')
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class BitCurve:
-    """Hazard of KV quantization, a term for K and one for V.
-
-    h = sum over K, V of scale*(exp(slope*(4 - bits)) - exp(-12*slope)) + floor/2*((16 - bits)/8)^4.
-    Every leaf has the same shape, (task, quantizer) as loaded; reshape all alike to broadcast over a grid.
-    """
-
-    key_scale: Real
-    """Hazard that 4-bit keys add, all else at 16 bits (less the constant that makes 16 bits free)."""
-    value_scale: Real
-    """The same for values; smaller than key_scale."""
-    slope: Real
-    """Natural-log growth of the hazard per bit taken away."""
-    floor: Real
-    """Hazard at 8-bit K and V that the exponential does not explain, times ((16 - bits)/8)^4 elsewhere."""
-    spread: Ratio
-    """Factor on the hazard of the upper curve, exp(shift), >= 1."""
-    log_ratio: Flag
-    """True where the loss is ln(PPL/PPL0), False where it is a relative accuracy loss."""
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class WeightCurve:
-    """Hazard of weight quantization, same form with one term. Leaves of shape (task,)."""
-
-    scale: Real
-    slope: Real
-    floor: Real
-    spread: Ratio
-    log_ratio: Flag
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class EvictionCurve:
-    """Loss of eviction, ceiling*w/(1 + w) with w = (u/half)^exponent, u = (1 - r)/r dropped tokens per kept one.
-
-    Leaves of shape (task, evictor, question_visible) as loaded, index 0 of the last axis = the question is hidden.
-    """
-
-    exponent: Real
-    log_half: Real
-    """ln of the dropped-per-kept ratio at which half the ceiling is lost."""
-    ceiling: Ratio
-    """Loss when nearly all is dropped, in (0, 1]."""
-    spread: Ratio
-    log_ratio: Flag
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class QualityParameters:
-    """The three curves of a design; all numbers, so that it can enter jit."""
-
-    quantizer: BitCurve
-    evictor: EvictionCurve
-    weight: WeightCurve
 
 
 @dataclass(frozen=True)
@@ -205,7 +166,7 @@ class QualityCurves:
     def quantizer_columns(self, confidence: float) -> BitCurve:
         """Columns of shape (task, quantizer) for the quantizer axis."""
 
-        def column(read: Callable[[FittedBits], float]) -> jax.Array:
+        def column(read: Callable[[FittedBits], float]) -> Leaf:
             return _float32([[read(self.quantizer[name][task]) for name in QUANTIZERS] for task in TASKS])
 
         scale = column(lambda curve: curve.scale)
@@ -214,16 +175,14 @@ class QualityCurves:
             value_scale=(1 - self.key_share) * scale,
             slope=column(lambda curve: curve.slope),
             floor=column(lambda curve: curve.floor),
-            spread=jnp.exp(
-                jnp.stack([self.upper_shift("quantizer", name, confidence) for name in QUANTIZERS], axis=-1)
-            ),
+            spread=_spread(np.stack([self.upper_shift("quantizer", name, confidence) for name in QUANTIZERS], axis=-1)),
             log_ratio=_over_tasks(_log_ratio(), scale.shape),
         )
 
     def evictor_columns(self, confidence: float) -> EvictionCurve:
         """Columns of shape (task, evictor, question_visible) for those two axes; index 0 = hidden, 1 = visible."""
 
-        def column(read: Callable[[FittedEviction], float]) -> jax.Array:
+        def column(read: Callable[[FittedEviction], float]) -> Leaf:
             return _float32(
                 [
                     [[read(self.evictor[name][seen][task]) for seen in ("hidden", "visible")] for name in EVICTORS]
@@ -238,25 +197,25 @@ class QualityCurves:
             exponent=exponent,
             log_half=column(lambda curve: curve.log_half),
             ceiling=column(lambda curve: curve.ceiling),
-            spread=jnp.exp(jnp.reshape(jnp.stack(shifts, axis=-1), exponent.shape)),
+            spread=_spread(np.stack(shifts, axis=-1).reshape(exponent.shape)),
             log_ratio=_over_tasks(_log_ratio(), exponent.shape),
         )
 
     def weight_columns(self, confidence: float) -> WeightCurve:
         """Columns of shape (task,) for the weight-bits axis."""
 
-        def column(read: Callable[[FittedBits], float]) -> jax.Array:
+        def column(read: Callable[[FittedBits], float]) -> Leaf:
             return _float32([read(self.weight[task]) for task in TASKS])
 
         return WeightCurve(
             scale=column(lambda curve: curve.scale),
             slope=column(lambda curve: curve.slope),
             floor=column(lambda curve: curve.floor),
-            spread=jnp.exp(self.upper_shift("weight", "", confidence)),
+            spread=_spread(self.upper_shift("weight", "", confidence)),
             log_ratio=_log_ratio(),
         )
 
-    def upper_shift(self, remedy: str, curve: str, confidence: float) -> jax.Array:
+    def upper_shift(self, remedy: str, curve: str, confidence: float) -> NDArray[np.float32]:
         """Natural log of the upper curve's hazard factor, shape (task,).
 
         Remedy is quantizer, evictor or weight; curve such as "naive", "position visible" or, for weights, "".
@@ -274,16 +233,20 @@ class QualityCurves:
         return _float32([np.interp(confidence, self.confidences, each.shifts) for each in held_out])
 
 
-def _float32(values: object) -> jax.Array:
-    return jnp.asarray(np.asarray(values, dtype=np.float32))
+def _float32(values: object) -> NDArray[np.float32]:
+    return np.asarray(values, dtype=np.float32)
 
 
-def _log_ratio() -> jax.Array:
-    return jnp.asarray(np.array([task == "perplexity" for task in TASKS]))
+def _spread(shift: NDArray[np.float32]) -> Leaf:
+    return _float32(np.exp(shift.astype(np.float64)))  # NumPy's float32 exp is often off in its last bit
 
 
-def _over_tasks(column: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    return jnp.broadcast_to(column.reshape((-1,) + (1,) * (len(shape) - 1)), shape)
+def _log_ratio() -> Leaf:
+    return np.array([task == "perplexity" for task in TASKS])
+
+
+def _over_tasks(column: Leaf, shape: tuple[int, ...]) -> Leaf:
+    return np.broadcast_to(column.reshape((-1,) + (1,) * (len(shape) - 1)), shape)
 
 
 @cache

@@ -10,7 +10,8 @@ from kvwall.objectives.register import LABELS, NOT_BUILT, metric_register
 from kvwall.spaces.axes import AXES, Axis, axis_named
 from kvwall.spaces.axes import NOT_BUILT as AXES_NOT_BUILT
 from kvwall.spaces.errors import InputError, nearest
-from kvwall.spaces.hardware import FIGURES, Figure, Hardware, display, hardware_names, load_hardware
+from kvwall.spaces.figures import FIGURES, Figure, display
+from kvwall.spaces.hardware import Hardware, hardware_names, load_hardware
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.load import load_model, model_names
 from kvwall.sweep.study import Study, study_names

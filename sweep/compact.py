@@ -25,7 +25,8 @@ _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_
 _ELEMENTWISE = frozenset(
     {
         "add", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "sign", "floor", "ceil", "round", "sqrt",
-        "rsqrt",        "exp", "log", "log1p", "expm1", "pow", "integer_pow", "square", "eq", "ne", "lt", "le", "gt", "ge", "and", "or",
+        "rsqrt", "exp", "log", "log1p", "expm1", "pow", "integer_pow", "square", "eq", "ne", "lt", "le", "gt", "ge",
+        "and", "or",
         "not", "xor", "select_n", "convert_element_type", "clamp", "is_finite", "stop_gradient", "copy", "copy_p",
     }
 )  # fmt: skip

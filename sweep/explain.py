@@ -10,7 +10,7 @@ import jax
 from kvwall.objectives import compute, kv, weights
 from kvwall.spaces.axes import NATIVE
 from kvwall.spaces.columns import WRITE_OFF_SECONDS
-from kvwall.spaces.hardware import FIGURES, Figure
+from kvwall.spaces.figures import FIGURES, Figure
 from kvwall.sweep.equation import Explanation, Sheet
 from kvwall.sweep.explain_quality import add_quality
 from kvwall.sweep.reasons import PEAKS, missing_figures, step_figures

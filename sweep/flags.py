@@ -7,7 +7,7 @@ from typing import Final
 
 from kvwall.objectives.kv import FULL_BITS
 from kvwall.spaces.columns import WRITE_OFF_SECONDS
-from kvwall.spaces.hardware import display
+from kvwall.spaces.figures import display
 from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
 from kvwall.sweep.single import SingleDesign
 

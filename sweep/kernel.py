@@ -86,7 +86,7 @@ def masks(problem: Problem, found: Evaluation) -> tuple[Any, Any, list[Any]]:
 
 def counted(label: str, found: Evaluation) -> Any:
     """The points at which a label means something: the status everywhere, others where the step can be computed."""
-    return np.ones((1, 1), bool) if label == "status" else computed(found.labels["status"])
+    return np.asarray(True) if label == "status" else computed(found.labels["status"])
 
 
 def _within(constraint: Constraint, found: Evaluation) -> Any:

@@ -7,7 +7,7 @@ from typing import Final
 
 from kvwall.objectives import compute, weights
 from kvwall.objectives.register import LABELS
-from kvwall.spaces.hardware import FIGURES
+from kvwall.spaces.figures import FIGURES
 from kvwall.sweep.readable import bytes_text, tokens_text
 from kvwall.sweep.single import SingleDesign
 

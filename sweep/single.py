@@ -104,10 +104,9 @@ def _parameters(confidence: object) -> QualityParameters:
     return doubled
 
 
-def _double(column: jax.Array) -> np.ndarray[Any, Any]:
+def _double(column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A column of the quality record, which is stored for grids, in the precision of a single design."""
-    stored = np.asarray(column)
-    return stored.astype(np.float64) if stored.dtype == np.float32 else stored
+    return column.astype(np.float64) if column.dtype == np.float32 else column
 
 
 def _one_value(name: str, value: object, faults: Faults) -> object:

@@ -97,7 +97,8 @@ class Tally:
 
 def _grown(so_far: _Array, rows: _Array) -> _Array:
     more = rows.sum(axis=0, dtype=np.int64)
-    return so_far + more if len(so_far) else more
+    total: _Array = so_far + more if len(so_far) else more
+    return total
 
 
 def _by_label(counts: _Array, points: int) -> dict[str, _Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,7 @@ name = "nothing"
 model = "meta-llama/Meta-Llama-3-70B"
 hardware = "mi300x"
 context = [4096, 131072]
+batch = [1, 2]
 [objectives]
 maximize = ["tokens_per_second_per_device"]
 [constraints]
@@ -80,10 +82,8 @@ tensor_parallel = 4
 
 def swept(text: str, folder: Path) -> Path:
     """Run a study into a folder, admissible designs or not."""
-    try:
+    with contextlib.suppress(NothingAdmissible):
         run_sweep(Study.from_text(text), folder)
-    except NothingAdmissible:
-        pass
     return folder
 
 

@@ -13,7 +13,8 @@ import pytest
 from kvwall.objectives.register import LABELS, Evaluation, evaluate
 from kvwall.spaces.axes import NATIVE, Value
 from kvwall.spaces.columns import Columns, load_catalogue
-from kvwall.spaces.hardware import Figure, Hardware
+from kvwall.spaces.figures import Figure
+from kvwall.spaces.hardware import Hardware
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.space import make_space
 from tests.designs import POINTS, Designs

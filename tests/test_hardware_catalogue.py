@@ -10,7 +10,8 @@ import pytest
 
 from kvwall.spaces import hardware as module
 from kvwall.spaces.errors import InputError
-from kvwall.spaces.hardware import FIGURES, Figure, Hardware, display, hardware_names, load_hardware
+from kvwall.spaces.figures import FIGURES, Figure, display
+from kvwall.spaces.hardware import Hardware, hardware_names, load_hardware
 
 CHIP = """
 name = "my-chip"

@@ -139,7 +139,8 @@ def test_json_is_one_strict_object_of_axes_and_metrics(folder: Path, capsys: pyt
     assert run(["pareto", str(folder), "--json"]) == 0
     told = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert told["objectives"] == {
-        "tokens_per_second_per_device": "maximize", "quality_loss_upper": "minimize", "time_per_output_token": "minimize",
+        "tokens_per_second_per_device": "maximize", "quality_loss_upper": "minimize",
+        "time_per_output_token": "minimize",
     }  # fmt: skip
     assert told["basis"] == EXACT
     front = open_front(folder)

@@ -41,6 +41,10 @@ from kvwall.spaces.quality import (
     task_rows,
 )
 from kvwall.sweep import quality_fit
+from kvwall.sweep.quality_curve import bits_hazard, fit_bits
+from kvwall.sweep.quality_curve import eviction_hazard as double_eviction_hazard
+from kvwall.sweep.quality_held_out import Hazard, Margin, held_out_margins, upper_curve
+from kvwall.sweep.quality_rows import ROWS, Row, read_rows
 
 CURVES = load_quality_curves()
 PERPLEXITY = TASKS.index("perplexity")
@@ -135,14 +139,14 @@ def double_hazards(key: float, value: float, kept: float, weight: float) -> np.n
     shares = (CURVES.key_share, 1 - CURVES.key_share)
     total = np.zeros((len(TASKS), len(QUANTIZERS), len(EVICTORS), 2))
     for row, task in enumerate(TASKS):
-        total[row] += quality_fit.bits_hazard(np.array([[weight]]), (1.0,), CURVES.weight[task])
+        total[row] += bits_hazard(np.array([[weight]]), (1.0,), CURVES.weight[task])
         for column, family in enumerate(QUANTIZERS):
             curve = CURVES.quantizer[family][task]
-            total[row, column] += quality_fit.bits_hazard(np.array([[key, value]]), shares, curve)
+            total[row, column] += bits_hazard(np.array([[key, value]]), shares, curve)
         for column, evictor in enumerate(EVICTORS):
             for seen, name in enumerate(("hidden", "visible")):
                 curves = CURVES.evictor[evictor][name]
-                total[row, :, column, seen] += quality_fit.eviction_hazard(np.array([[kept]]), curves[task])
+                total[row, :, column, seen] += double_eviction_hazard(np.array([[kept]]), curves[task])
     return total
 
 
@@ -210,7 +214,7 @@ def test_retrieval_is_the_worse_needle_class() -> None:
 
 def test_survival_product_predicts_measured_combinations_at_four_bits_and_more() -> None:
     errors = []
-    for row in pyarrow.parquet.read_table(quality_fit.ROWS).to_pylist():
+    for row in pyarrow.parquet.read_table(ROWS).to_pylist():
         parts = re.match(r"evict_only=([\d.]+);quant_only=([\d.]+)", str(row["notes"]))
         if row["table"] == "kv_combined" and parts and row["bits_k"] >= 4:
             survived = [float(part) / row["baseline"] for part in parts.groups()]
@@ -254,7 +258,7 @@ def test_every_leaf_of_a_curve_has_its_axes_shape() -> None:
 
 
 def test_refit_reproduces_the_record() -> None:
-    found = json.loads(quality_fit.record_text(quality_fit.fit_quality(quality_fit.ROWS, CURVES.fitted)))
+    found = json.loads(quality_fit.record_text(quality_fit.fit_quality(ROWS, CURVES.fitted)))
     assert numbers(found) == pytest.approx(numbers(json.loads(RECORD.read_text())), rel=2e-3, abs=1e-9)
 
 
@@ -282,12 +286,12 @@ def test_fit_recovers_a_known_curve_despite_wild_rows() -> None:
     rng = np.random.default_rng(1)
     rows = []
     for number, payload in enumerate(np.repeat([8.0, 5.0, 4.0, 3.0, 2.5, 2.0], 30)):
-        hazard = quality_fit.bits_hazard(np.array([[payload]]), (1.0,), truth)[0] * np.exp(rng.normal(0, 0.2))
+        hazard = bits_hazard(np.array([[payload]]), (1.0,), truth)[0] * np.exp(rng.normal(0, 0.2))
         wild = 20 if number % 20 == 0 else 1
         loss = -np.expm1(-hazard * wild)
         source = f"source {number % 12}"
-        rows.append(quality_fit.Row("weight", "", "", "aggregate", (payload,), min(loss, 0.99), source, "a model"))
-    found = quality_fit.fit_bits(rows, (1.0,), replace(truth, scale=0.01, slope=1.2), "a generic curve")
+        rows.append(Row("weight", "", "", "aggregate", (payload,), min(loss, 0.99), source, "a model"))
+    found = fit_bits(rows, (1.0,), replace(truth, scale=0.01, slope=1.2), "a generic curve")
     assert found.scale == pytest.approx(truth.scale, rel=0.15)
     assert found.slope == pytest.approx(truth.slope, rel=0.1)
     assert found.evidence == Evidence(180, 12, None)
@@ -295,32 +299,30 @@ def test_fit_recovers_a_known_curve_despite_wild_rows() -> None:
 
 def test_a_curve_with_too_few_rows_is_its_parents_and_says_so() -> None:
     parent = FittedBits(0.01, 1.5, 0.001, Evidence(40, 5, None))
-    row = quality_fit.Row("weight", "", "", "code", (4.0,), 0.5, "one", "a model")
-    found = quality_fit.fit_bits([row] * 5, (1.0,), parent, "the parent")
+    row = Row("weight", "", "", "code", (4.0,), 0.5, "one", "a model")
+    found = fit_bits([row] * 5, (1.0,), parent, "the parent")
     assert (found.scale, found.slope, found.floor) == (parent.scale, parent.slope, parent.floor)
     assert found.evidence == Evidence(5, 1, "the parent")
 
 
 def test_held_out_rows_never_meet_a_fit_of_their_own_source() -> None:
-    rows = [
-        quality_fit.Row("weight", "", "", "code", (4.0,), 0.1, source, "a model") for source in ("one", "two", "three")
-    ]
+    rows = [Row("weight", "", "", "code", (4.0,), 0.1, source, "a model") for source in ("one", "two", "three")]
 
-    def fit(rest: list[quality_fit.Row]) -> quality_fit.Hazard:
+    def fit(rest: list[Row]) -> Hazard:
         return lambda row: float("nan") if row.source in {each.source for each in rest} else 0.05
 
-    margins = quality_fit.held_out_margins(rows, fit)
+    margins = held_out_margins(rows, fit)
     assert [margin.source for margin in margins] == ["one", "three", "two"]
     assert [margin.value for margin in margins] == pytest.approx([np.log(-np.log(0.9) / 0.05)] * 3)
 
 
 def test_raising_the_level_covers_more_of_a_source_unlike_the_others() -> None:
     margins = [
-        quality_fit.Margin("code", (), source, value + (0.5 if source == "odd" else 0.0))
+        Margin("code", (), source, value + (0.5 if source == "odd" else 0.0))
         for source in ("one", "two", "odd")
         for value in np.linspace(-1, 1, 50)
     ]
-    held_out = quality_fit.upper_curve(margins, None)
+    held_out = upper_curve(margins, None)
     assert held_out.coverage_unraised < 0.9 <= held_out.coverage
     assert list(held_out.shifts) == sorted(held_out.shifts)
 
@@ -332,7 +334,7 @@ def test_ninety_percent_upper_curves_cover_most_rows_of_left_out_sources() -> No
 
 
 def test_rows_are_parted_by_what_decides_them() -> None:
-    rows, excluded = quality_fit.read_rows(quality_fit.ROWS)
+    rows, excluded = read_rows(ROWS)
     blind = {row.family for row in rows if row.seen == "hidden"}
     assert blind == {"query_aware", "heavy_hitter"}
     assert len(rows) == CURVES.rows

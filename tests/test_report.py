@@ -19,11 +19,11 @@ from kvwall.objectives.register import evaluate as evaluate_laws
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.evaluate import evaluate
 from kvwall.sweep.kernel import Problem
+from kvwall.sweep.points import evaluate_designs
 from kvwall.sweep.report import write_report
 from kvwall.sweep.report.best import best_designs
 from kvwall.sweep.report.data import read_results
 from kvwall.sweep.report.laws import Laws
-from kvwall.sweep.points import evaluate_designs
 from kvwall.sweep.store import open_front
 from kvwall.sweep.study import Study
 from tests.finished_sweeps import NOTHING, ONE_DESIGN, TWO_CHIPS, TWO_MODELS, swept, swept_single
@@ -320,7 +320,9 @@ def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.browser
 def test_a_browser_draws_every_figure_without_a_complaint(page: Path, elements: Elements, tmp_path: Path) -> None:
-    browser = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+    browser = next(
+        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    )
     if browser is None:
         pytest.skip("no Chromium on the PATH")
     command = [

@@ -140,6 +140,15 @@ def test_dry_run_writes_nothing(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("stated", ["context = 4096", "context = [4096, 8192]"])
+def test_studies_of_one_point_and_of_one_axis(tmp_path, stated):
+    text = f'[study]\nname = "few"\n[space]\nmodel = "meta-llama/Meta-Llama-3-8B"\nhardware = "h100-sxm"\n{stated}\n'
+    result = run_sweep(Study.from_text(text), tmp_path / "few")
+    assert result.points == result.admissible == stated.count(",") + 1
+    with open_results(tmp_path / "few") as grid:
+        assert np.all(grid["status"] == 1)
+
+
 BIG = STUDY.replace("batch = [1, 16, 128]", "batch = { range = [1, 700, 1] }").replace(
     "context = [4096, 65536]", "context = { range = [1000, 400000, 1000] }"
 )

@@ -224,3 +224,15 @@ def test_blocks_equal_single_points():
     part = {name: np.arange(size)[-1:] for name, size in zip(space.dims, space.shape, strict=True)}
     smaller = block(part)["tokens_per_second"]
     np.testing.assert_array_equal(smaller.ravel(), found["tokens_per_second"].ravel()[-1:])
+
+
+@pytest.mark.parametrize("name", ["one axis", "one point"])
+def test_blocks_of_few_dimensions(name):
+    problem = problem_of(*CASES[name])
+    space = problem.columns.space
+    wanted = ("tokens_per_second", "quality_loss", "phase", "status")
+    block = BlockEvaluator(problem, dict(zip(space.dims, space.shape, strict=True)), wanted)
+    found = block({dim: np.arange(size) for dim, size in zip(space.dims, space.shape, strict=True)})
+    everything = evaluate_designs(problem, np.arange(space.size))
+    for metric in wanted:
+        np.testing.assert_allclose(found[metric], everything[metric].reshape(space.shape), rtol=2e-5)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from kvwall.spaces.hardware import display
+from kvwall.spaces.figures import display
 from kvwall.sweep.catalog import SECTIONS, Entry, section_named
 from kvwall.sweep.readable import bytes_text, number_text
 from kvwall.sweep.terminal import new_table, terminal

@@ -127,7 +127,7 @@ def _programs(problem: Problem, layout: Layout) -> tuple[_Program, _Program]:
         columns = jnp.arange(layout.column_count, dtype=jnp.int32)[None, :]
         found = problem.evaluation(layout.positions(rows[:, None], columns))
         _, kept, _ = masks(problem, found)
-        chosen: jax.Array | float = LARGE
+        chosen = jnp.asarray(LARGE)
         for number, objective in enumerate(problem.objectives):
             value = found.metrics[objective.metric] * np.float32(objective.sign)
             kept = jnp.logical_and(kept, value <= limits[:, number, None])

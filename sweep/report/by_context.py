@@ -18,6 +18,7 @@ from kvwall.sweep.report.wording import (
     axis_label,
     axis_text,
     design_text,
+    listed,
     metric_label,
     metric_value,
     short_name,
@@ -38,8 +39,8 @@ def context_section(choices: Choices) -> Section:
     if not (best.index >= 0).any():
         return Section("contexts", title, ("No design is admissible at any context.",))
     lead = (
-        f"Context is a need, not a remedy: most objectives favour the shortest. So this is the exact best {first} among "
-        "admissible designs at each context, per chip, with every other axis free.",
+        f"Context is a need, not a remedy: most objectives favour the shortest. So this is the exact best {first} "
+        "among admissible designs at each context, per chip, with every other axis free.",
     )
     blocks: list[Panel | Table] = []
     if len(best.values["context"]) > 1:
@@ -121,6 +122,14 @@ def _cells(choices: Choices, index: int, axes: list[str], metrics: list[str]) ->
     yield REGIME_WORDS.get(word, word)
 
 
+def _unsourced(choices: Choices, model: Value, chip: Value) -> str:
+    """Which objectives or constraints cannot be told because a figure has no source."""
+    found = choices.laws.grid(model=[model], hardware=chip)
+    asked = [one.metric for one in choices.study.objectives] + [one.metric for one in choices.study.constraints]
+    missing = [metric_label(name) for name in dict.fromkeys(asked) if np.isnan(found[name][0])]
+    return f", as no source states what {listed(missing)} needs" if missing else ""
+
+
 def _without(choices: Choices, best: BestDesigns) -> Iterator[str]:
     """Chips on which nothing is admissible, or not at the longest contexts."""
     for model in choices.models:
@@ -129,6 +138,6 @@ def _without(choices: Choices, best: BestDesigns) -> Iterator[str]:
             contexts = [int(value) for value, one in zip(best.values["context"], there, strict=True) if one]
             whose = f"{short_name(str(model))} on {short_name(str(chip))}"
             if not contexts:
-                yield f"{whose}: no design is admissible."
+                yield f"{whose}: no design is admissible{_unsourced(choices, model, chip)}."
             elif max(contexts) < max(int(value) for value in best.values["context"]):
                 yield f"{whose}: no design is admissible beyond a context of {max(contexts):,}."

@@ -18,8 +18,8 @@ from kvwall.sweep.study import Study
 MOST_CHIPS = 9
 _MOST_MODELS = 4
 _FEW = 4
-_OWN_CONTEXTS = [2**power for power in range(11, 21)]
-_OWN_BATCHES = [2**power for power in range(0, 10)]
+_OWN = {"context": (11, 20), "batch": (0, 9)}
+"""Powers of two that figures run over where the study has few values."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,13 @@ class Choices:
         counts = [("chips", len(space["hardware"]), MOST_CHIPS), ("models", len(space["model"]), _MOST_MODELS)]
         return tuple(f"Figures show the first {most} of {n} {what}." for what, n, most in counts if n > most)
 
-    def ladder(self, axis: str, most: int) -> list[Value]:
-        """Values of batch or context for an axis of a figure: the study's, or powers of two where it has few."""
+    def ladder(self, axis: str, most: int, steps: int = 1) -> list[Value]:
+        """Values of batch or context for an axis of a figure: the study's, or so many to an octave where it has few."""
         own = study_values(self.study, axis)
         if len(own) < _FEW:
-            own = sorted({*own, *(_OWN_BATCHES if axis == "batch" else _OWN_CONTEXTS)}, key=float)
+            first, last = _OWN[axis]
+            more = {round(2 ** (power / steps)) for power in range(first * steps, last * steps + 1)}
+            own = sorted({*own, *more}, key=float)
         return spread(own, most)
 
     def own_ladder(self, axis: str) -> bool:
@@ -77,7 +79,7 @@ class Choices:
 
     @cached_property
     def degrees(self) -> dict[tuple[Value, Value], tuple[int, bool]]:
-        """(model, chip) -> the most devices of the study, of those that can be laid out, and whether they hold the model."""
+        """(model, chip) -> the most devices of the study that can be laid out, and whether they hold the model."""
         values = study_values(self.study, "tensor_parallel")
         smallest = {axis: study_values(self.study, axis)[0] for axis in ("batch", "context")}
         found = self.laws.grid(model=self.models, hardware=self.chips, tensor_parallel=values, **smallest)
@@ -86,8 +88,9 @@ class Choices:
         for row, model in enumerate(self.models):
             for column, chip in enumerate(self.chips):
                 words = list(status[row, column])
-                possible = [place for place, word in enumerate(words) if word not in {"layout", "unsourced_input"}] or [0]
-                chosen[model, chip] = (int(values[possible[-1]]), words[possible[-1]] == "ok")
+                possible = [place for place, word in enumerate(words) if word not in {"layout", "unsourced_input"}]
+                place = possible[-1] if possible else 0
+                chosen[model, chip] = (int(values[place]), words[place] == "ok")
         return chosen
 
     def model_selector(self) -> tuple[Selector, ...]:
@@ -100,7 +103,7 @@ class Choices:
     def best_index(self, model: Value, chip: Value) -> int | None:
         """Grid index of the best admissible design of a model on a chip, or None.
 
-        Of designs that tie by the first objective the front's is taken; without an exact search only the front is known.
+        Of designs that tie by the first objective the front's is taken; without a search only the front is known.
         """
         front = self._front_rows(model, chip)
         row = next((int(row) for row in self.results.order if front[row]), None)

@@ -20,7 +20,7 @@ _GLOBALS = (
     ("study (sha256)", "spec_hash"), ("catalogue (sha256)", "catalogue_sha256"),
 )  # fmt: skip
 _EVIDENCE = (
-    ("derived", "computed from the model's architecture and the chip's figures: a ceiling that no implementation beats"),
+    ("derived", "computed from the model's architecture and the chip's figures: no implementation beats it"),
     ("calibrated", "a curve fitted to published measurements: every loss of quality"),
     ("reported", "stated by a source and taken as it is: the chip figures below"),
 )

@@ -49,7 +49,8 @@ def front_section(choices: Choices) -> Section:
     blocks.append(_table(results, shown))
     count = len(rows)
     kept = f"The table shows {len(shown)} of {count:,} designs" if len(shown) < count else f"All {count:,} designs"
-    return Section("front", "The front", tuple(lead), tuple(blocks), (f"{kept}, best first; all of them are in front.nc.",))
+    note = f"{kept}, best first; all of them are in front.nc."
+    return Section("front", "The front", tuple(lead), tuple(blocks), (note,))
 
 
 def _known(results: Results) -> NDArray[np.int64]:
@@ -94,16 +95,19 @@ def _scatter(choices: Choices) -> Panel:
         figure.update_layout(coloraxis=_coloraxis(results, third, thinned))
     for chip in present:
         own = [int(row) for row in thinned if chips[row] == str(chip)]
-        colour = {"color": results.front[third].values[own].tolist(), "coloraxis": "coloraxis"} if third else {
-            "color": chip_colour(study, chip)
-        }  # fmt: skip
+        marker = {"symbol": chip_symbol(study, chip), "size": 7, "line": {"width": 0.5, "color": "#ffffff"}}
+        if third:
+            marker |= {"color": results.front[third].values[own].tolist(), "coloraxis": "coloraxis"}
+        else:
+            marker["color"] = chip_colour(study, chip)
         figure.add_scatter(
             x=results.front[second].values[own].tolist(), y=results.front[first].values[own].tolist(), mode="markers",
-            marker={"symbol": chip_symbol(study, chip), "size": 7, "line": {"width": 0.5, "color": "#ffffff"}, **colour},
+            marker=marker,
             text=[_hover(results, row) for row in own], hovertemplate="%{text}<extra></extra>",
             meta={"chip": str(chip)},
         )  # fmt: skip
-    title = f"{metric_label(first)} against {metric_label(second)}" + (f", coloured by {metric_label(third)}" if third else "")
+    title = f"{metric_label(first)} against {metric_label(second)}"
+    title += f", coloured by {metric_label(third)}" if third else ""
     note = f"{len(thinned):,} of {len(rows):,} designs are drawn." if len(thinned) < len(rows) else ""
     marks = {"circle": "dot"}
     legend = tuple(
@@ -119,12 +123,12 @@ def _scatter(choices: Choices) -> Panel:
 def _coloraxis(results: Results, metric: str, rows: NDArray[np.int64]) -> dict[str, object]:
     values = np.asarray(results.front[metric].values[rows], dtype=np.float64)
     told = metric_axis(results.study, metric, list(values))
-    bar = {
+    bar: dict[str, object] = {
         "title": {"text": metric_label(metric), "side": "right", "font": {"size": 12}},
         "thickness": 12,
         "outlinewidth": 0,
-        **{key: told[key] for key in ("tickformat", "ticksuffix") if key in told},
     }
+    bar |= {key: told[key] for key in ("tickformat", "ticksuffix") if key in told}
     return {"colorscale": "Viridis", "cmin": float(values.min()), "cmax": float(values.max()), "colorbar": bar}
 
 

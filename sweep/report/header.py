@@ -35,7 +35,8 @@ def tiles(choices: Choices) -> tuple[tuple[str, str, str], ...]:
     results = choices.results
     points = choices.study.space.size
     found = [(f"{points:,}", "designs in the grid", "")]
-    for name, remark in (("feasible", "fit and can be laid out"), ("admissible", "and meet every constraint")):
+    remarks = {"feasible": "designs fit and can be laid out", "admissible": "of these meet every constraint"}
+    for name, remark in remarks.items():
         count = results.count(name)
         if count is not None:
             found.append((share_text(count, points), name, f"{count:,} {remark}"))
@@ -51,9 +52,8 @@ def answer(choices: Choices) -> tuple[str, ...]:
     row = int(results.order[0])
     first = study.objectives[0]
     value = float(results.front[first.metric].values[row])
-    others = [
-        f"{metric_label(objective.metric)} {_value(choices, objective.metric, row)}" for objective in study.objectives[1:]
-    ]
+    names = [objective.metric for objective in study.objectives[1:]]
+    others = [f"{metric_label(name)} {_value(choices, name, row)}" for name in names]
     beside = f" ({', '.join(others)})" if others else ""
     most = "highest" if first.sense == "maximize" else "lowest"
     design = design_text(study, results.design(row), ())
@@ -84,7 +84,7 @@ def chip_answers(choices: Choices) -> Iterator[str]:
                 name = f"{short_name(str(model))} on {name}"
             index = choices.best_index(model, chip)
             if index is None:
-                yield f"{name}: {'no design is admissible.' if choices.best else 'none of its designs is on the front.'}"
+                yield f"{name}: {'no design is admissible.' if choices.best else 'no design of it is on the front.'}"
                 continue
             value = float(choices.laws.points(np.array([index]))[choices.results.first][0])
             design = design_text(choices.study, choices.study.space.point(index), ("model", "hardware"))
@@ -98,7 +98,7 @@ def _why_nothing(choices: Choices) -> Iterator[str]:
     for constraint, count in choices.results.rejected.items():
         if feasible:
             named = constraint_texts(choices.study).get(constraint, constraint)
-            yield f"{named}: rejects {share_text(count, feasible)} of the feasible designs on its own."
+            yield f'The constraint "{named}" alone rejects {share_text(count, feasible)} of the feasible designs.'
 
 
 def asked(choices: Choices) -> Table:
@@ -138,15 +138,17 @@ def _constraint_lines(choices: Choices) -> Iterator[str]:
     feasible = choices.results.count("feasible")
     for constraint, text in constraint_texts(choices.study).items():
         count = choices.results.rejected.get(constraint)
-        told = f" (rejects {share_text(count, feasible)} of the feasible designs)" if count is not None and feasible else ""
-        yield f"{text}{told}"
+        if count is None or not feasible:
+            yield text
+        else:
+            yield f"{text} (rejects {share_text(count, feasible)} of the feasible designs)"
 
 
 def caveats(choices: Choices) -> Section:
     """Assumptions and flags."""
     found: dict[str, None] = {}
     for change in choices.results.changes:
-        found[f"The catalogue or program has changed since the sweep, so curves on this page may differ from it: {change}."] = None
+        found[f"Changed since the sweep, so curves on this page may differ from its results: {change}."] = None
     for chip, figures in choices.study.assume.items():
         for figure, quantity in figures.items():
             found[f"Assumed, not sourced: {figure.replace('_', ' ')} of {short_name(str(chip))} is {quantity}."] = None

@@ -44,7 +44,8 @@ class Computed:
 
     def words(self, label: str) -> NDArray[Any]:
         """A label in words."""
-        return np.array(LABELS[label].meanings)[self.arrays[label]]
+        words: NDArray[Any] = np.array(LABELS[label].meanings)[self.arrays[label]]
+        return words
 
 
 class Laws:
@@ -58,8 +59,8 @@ class Laws:
         """One value per axis: remedies neutral, everything else as the study has it (its first value)."""
         chosen: dict[str, Value] = {}
         for entry in self.study.space.axes:
-            neutral = entry.axis.neutral
-            chosen[entry.axis.name] = neutral if entry.axis.name in REMEDIES and neutral is not None else entry.values[0]
+            name, neutral = entry.axis.name, entry.axis.neutral
+            chosen[name] = neutral if name in REMEDIES and neutral is not None else entry.values[0]
         return chosen
 
     def grid(self, **axes: Value | Sequence[Value]) -> Computed:
@@ -85,7 +86,8 @@ class Laws:
     def _chunk(self, space: Space, columns: Columns, index: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         padded = np.resize(index, CHUNK)
         places = np.unravel_index(padded, space.shape) if space.dims else ()
-        design = columns.design(dict(zip(space.dims, places, strict=True)))
+        positions = dict(zip(space.dims, places, strict=True)) or {"": np.zeros(CHUNK, dtype=np.int64)}
+        design = columns.design(positions)
         with jax.enable_x64(True):
             numbers, known, codes = self._run(jax.tree.map(_widened, design))
         found = {name: np.where(known[name], number, np.nan) for name, number in numbers.items()}

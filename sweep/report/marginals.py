@@ -30,10 +30,10 @@ def marginal_section(choices: Choices) -> Section:
     best = tuple(_best_plots(choices, summary))
     shares = tuple(_share_plots(choices, summary))
     objective = choices.study.objectives[0]
-    kind = "Highest" if objective.sense == "maximize" else "Lowest"
+    kind = "highest" if objective.sense == "maximize" else "lowest"
     lead = (
-        f"First, the {kind.lower()} {metric_label(objective.metric)} that any feasible design reaches at each value of an "
-        "axis, whatever the other axes are. Feasible means that it fits and can be laid out; the study's constraints are "
+        f"First, the {kind} {metric_label(objective.metric)} that any feasible design reaches at each value of an "
+        "axis, whatever the others are. Feasible means that it fits and can be laid out; the study's constraints are "
         "not applied here. A flat line: the axis does not limit the best.",
     )
     blocks = [Panel(best)] if best else []
@@ -80,13 +80,16 @@ def _add_series(figure: go.Figure, choices: Choices, dim: str, values: Sequence[
     hover = "%{text}: %{y:.4~s}<extra></extra>"
     if _stands_as_words(dim, own):
         colours = [chip_colour(choices.study, value) for value in own] if dim == "hardware" else _BAR
-        figure.add_bar(x=names, y=shown, text=names, textposition="none", marker={"color": colours}, hovertemplate=hover)
+        figure.add_bar(
+            x=names, y=shown, text=names, textposition="none", marker={"color": colours}, hovertemplate=hover
+        )
         figure.update_xaxes(type="category", title={"text": axis_label(dim)})
         return
     order = np.argsort([float(value) for value in own])
     figure.add_scatter(
         x=[float(own[place]) for place in order], y=[shown[place] for place in order], mode="lines+markers",
-        text=[names[place] for place in order], line={"color": _BAR, "width": 2}, marker={"size": 5}, hovertemplate=hover,
+        text=[names[place] for place in order], line={"color": _BAR, "width": 2}, marker={"size": 5},
+        hovertemplate=hover,
     )  # fmt: skip
     figure.update_xaxes(_number_axis(dim, own))
 
@@ -109,7 +112,8 @@ def _share_plots(choices: Choices, summary: xr.Dataset) -> Iterator[Plot]:
             counts = summary.get(f"{label}_count_by_{dim}")
             if counts is None or dim not in choices.study.space.dims:
                 continue
-            yield Plot(f"share-{label}-{dim}", f"{meaning} along {dim}", _shares(choices, dim, label, counts), height=300)
+            figure = _shares(choices, dim, label, counts)
+            yield Plot(f"share-{label}-{dim}", f"{meaning} along {dim}", figure, height=300)
 
 
 def _shares(choices: Choices, dim: str, label: str, counts: xr.DataArray) -> go.Figure:

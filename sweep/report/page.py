@@ -61,7 +61,8 @@ def page(results: Results) -> str:
 
 def _document(choices: Choices, sections: Sequence[Section]) -> str:
     name = escape(choices.study.name)
-    links = "".join(f'<a href="#{escape(section.name)}">{escape(section.title.split(":")[0])}</a>' for section in sections)
+    titles = {section.name: section.title.split(":")[0] for section in sections}
+    links = "".join(f'<a href="#{escape(anchor)}">{escape(title)}</a>' for anchor, title in titles.items())
     body = "\n".join(section_html(section) for section in sections)
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -78,8 +79,8 @@ def _document(choices: Choices, sections: Sequence[Section]) -> str:
 <h1>{name}: where the memory wall stands</h1>
 {_tiles_html(choices)}
 {_answer_html(choices)}
-<p class="note">Every speed here is what perfect overlap at datasheet peaks would give: an implementation is slower, none is
-faster. Losses of quality are calibrated on published results.</p>
+<p class="note">Every speed here is what perfect overlap at datasheet peaks would give: an implementation is slower,
+none is faster. Losses of quality are calibrated on published results.</p>
 <details open><summary>What was asked</summary>{table_html(asked(choices))}</details>
 <nav>{links}</nav>
 </header>

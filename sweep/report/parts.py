@@ -127,7 +127,7 @@ def _legend_html(entry: LegendEntry) -> str:
 def _plot_html(plot: Plot) -> str:
     note = f'<p class="note">{escape(plot.note)}</p>' if plot.note else ""
     return (
-        f'<figure><figcaption>{escape(plot.title)}</figcaption>'
+        f"<figure><figcaption>{escape(plot.title)}</figcaption>"
         f'<div class="plot" id="{plot.name}" style="height:{plot.height}px"></div>{note}'
         f'<script type="application/json" id="{plot.name}-data">{figure_json(plot)}</script></figure>'
     )

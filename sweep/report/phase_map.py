@@ -72,7 +72,7 @@ def _grid(choices: Choices) -> _Grid:
     degrees = spread(study_values(choices.study, "tensor_parallel"), _MOST_DEGREES)
     maps = len(choices.models) * len(choices.chips) * len(degrees) * len(_BITS) * len(_KEPT)
     side = min(40, max(14, math.isqrt(_MOST_CELLS // maps)))
-    return _Grid(degrees, choices.ladder("batch", side), choices.ladder("context", side))
+    return _Grid(degrees, choices.ladder("batch", side, 3), choices.ladder("context", side, 3))
 
 
 def _evaluated(choices: Choices, model: Value, grid: _Grid) -> Computed:
@@ -129,8 +129,9 @@ def _figure(
             where = (chip, *place)
             rates = found["tokens_per_second_per_device"][where]
             _add_map(figure, grid, (x, y), codes[model][where], rates, meta)
-            _add_lines(figure, grid, (x[-1], found["crossover_context_bytes"][where][:, 0]), "solid", meta)
-            _add_lines(figure, grid, (x[-1], found["max_context"][where][:, 0]), "dash", meta)
+            for name, dash in (("crossover_context_bytes", "solid"), ("max_context", "dash")):
+                contexts = found[name][where][:, 0]
+                _add_line(figure, grid, np.where(contexts <= 4 * x[-1], contexts, 0.0), dash, meta)
     return figure
 
 
@@ -169,12 +170,10 @@ def _short(rate: float) -> float | None:
     return float(f"{rate:.3g}") if math.isfinite(rate) else None
 
 
-def _add_lines(
-    figure: go.Figure, grid: _Grid, limit_and_contexts: tuple[float, NDArray[np.float64]], dash: str, meta: dict[str, Any]
-) -> None:
-    limit, contexts = limit_and_contexts
-    shown = [float(f"{c:.5g}") if math.isfinite(c) and 0 < c <= 4 * limit else None for c in contexts]
+def _add_line(figure: go.Figure, grid: _Grid, contexts: NDArray[np.float64], dash: str, meta: dict[str, Any]) -> None:
+    """A context for each batch; 0 where there is none to show."""
     figure.add_scatter(
-        x=shown, y=[int(batch) for batch in grid.batches], mode="lines",
+        x=[float(f"{context:.5g}") if context > 0 else None for context in contexts],
+        y=[int(batch) for batch in grid.batches], mode="lines",
         line={"color": INK, "width": 2.5, "dash": dash}, hoverinfo="skip", meta=meta,
     )  # fmt: skip

@@ -18,6 +18,7 @@ from kvwall.sweep.report.style import INK, MUTED, axis, binary_text, chip_colour
 from kvwall.sweep.report.wording import design_text, metric_value, short_name
 
 _INTENSITY = "arithmetic_intensity"
+_RATE = "tokens_per_second_per_device"
 _SYMBOLS = ("circle", "square", "diamond")
 _SHADES = (1.0, 0.7, 0.45)
 _LOWEST = 0.5
@@ -31,10 +32,10 @@ def roofline_section(choices: Choices) -> Section:
         "roofline",
         "Rooflines: where a decode step stands on each chip",
         (
-            "Height is the arithmetic one device gets done per second at the ceiling, distance to the right is FLOP per "
-            "byte moved. Left of the ridge memory traffic binds. At a small batch a decode step sits far to the left; a "
-            "larger batch shares the weights and moves right, until KV traffic, which no batch shares, holds it back: "
-            "the longer the context, the further left it stops.",
+            "Height is the arithmetic one device gets done per second at the ceiling, distance to the right is FLOP "
+            "per byte moved. Left of the ridge memory traffic binds. At a small batch a decode step sits far to the "
+            "left; a larger batch shares the weights and moves right, until KV traffic, which no batch shares, holds "
+            "it back: the longer the context, the further left it stops.",
         ),
         (Panel(tuple(_plots(choices, contexts)), choices.model_selector(), tuple(_legend(contexts))),),
         (
@@ -75,9 +76,9 @@ def _note(choices: Choices, chip: Value) -> str:
     for model in choices.models:
         devices, fits = choices.degrees[model, chip]
         whose = f"{short_name(str(model))}: " if len(choices.models) > 1 else ""
-        kept = "" if fits else ", which do not hold the weights"
-        parts.append(f"{whose}steps on {devices} device{'s' if devices > 1 else ''}{kept}")
-    return "; ".join(parts) + "."
+        plural = f"{devices} devices, which do" if devices > 1 else "1 device, which does"
+        parts.append(f"{whose}{plural.split(',')[0] if fits else f'{plural} not hold the weights'}")
+    return f"Steps on {'; '.join(parts)}."
 
 
 def _peaks(chip: Hardware) -> Iterator[tuple[str, float]]:
@@ -151,9 +152,8 @@ def _add_steps(figure: go.Figure, choices: Choices, model: Value, chip: Value, c
         fits = status[row] == "ok"
         hover = [
             f"batch {batch:,}, context {context:,}<br>{_fit_text(str(status[row, k]))}; bound by {bound[row, k]}<br>"
-            f"{found[_INTENSITY][row, k]:.3g} FLOP/B, {display('bf16_flops', found[FLOP_RATE][row, k])}<br>"
-            f"{metric_value(choices.study, 'tokens_per_second_per_device', found['tokens_per_second_per_device'][row, k])}"
-            " per device"
+            f"{found[_INTENSITY][row, k]:.3g} FLOP/B, {prefixed(found[FLOP_RATE][row, k], 'FLOP/s', 3)}<br>"
+            f"{metric_value(choices.study, _RATE, found[_RATE][row, k])} per device"
             if np.isfinite(found[FLOP_RATE][row, k])
             else ""
             for k, batch in enumerate(batches)

@@ -55,10 +55,7 @@ def speedup_section(choices: Choices) -> Section:
     plots = tuple(_plot(choices, grid, number, chip) for number, chip in enumerate(choices.chips))
     losses = _losses(choices, grid)
     legend = [
-        *(
-            LegendEntry(one.colour, f"{one.name} ({losses[one.name]})", "line", "remedy", one.name)
-            for one in REMEDIES
-        ),
+        *(LegendEntry(one.colour, f"{one.name} ({losses[one.name]})", "line", "remedy", one.name) for one in REMEDIES),
         LegendEntry(MUTED, "does not fit with the remedy either", "dotted"),
         LegendEntry(INK, "crossover of the untreated step", "dashed"),
         LegendEntry("#e9ecef", "the untreated step does not fit"),
@@ -117,9 +114,7 @@ def _losses(choices: Choices, grid: _Grid) -> dict[str, str]:
     return told
 
 
-def _evaluated(
-    choices: Choices, grid: _Grid, model: Value, chip: Value, remedy: Mapping[str, Value]
-) -> Computed:
+def _evaluated(choices: Choices, grid: _Grid, model: Value, chip: Value, remedy: Mapping[str, Value]) -> Computed:
     devices = choices.degrees[model, chip][0]
     fixed: dict[str, Value | Sequence[Value]] = {"model": model, "hardware": chip, "tensor_parallel": devices, **remedy}
     return choices.laws.grid(batch=grid.batches, context=list(grid.contexts), **fixed)
@@ -134,14 +129,15 @@ def _plot(choices: Choices, grid: _Grid, number: int, chip: Value) -> Plot:
         )
     )
     figure.add_hline(y=1, line={"color": MUTED, "width": 1})
-    notes: dict[str, None] = {}
+    notes = []
     for model in choices.models:
         devices, fits = choices.degrees[model, chip]
-        whose = f"{short_name(str(model))} on " if len(choices.models) > 1 else "on "
-        lacking = "" if fits else ", which do not hold the untreated weights"
-        notes[f"{whose}{devices} device{'s' if devices > 1 else ''}{lacking}"] = None
-        notes |= dict.fromkeys(f"{whose}{sentence}".removeprefix("on ") for sentence in _add_model(figure, choices, grid, model, chip))
-    return Plot(f"speedup-{number}", short_name(str(chip)), figure, f"{'; '.join(notes)}.", 420)
+        whose = f"{short_name(str(model))}: " if len(choices.models) > 1 else ""
+        plural = f"{devices} devices, which do" if devices > 1 else "1 device, which does"
+        held = plural.split(",")[0] if fits else f"{plural} not hold the untreated weights"
+        sentences = [*_add_model(figure, choices, grid, model, chip)]
+        notes.append(f"{whose}{'; '.join([held, *sentences])}.")
+    return Plot(f"speedup-{number}", short_name(str(chip)), figure, " ".join(notes), 420)
 
 
 def _range(grid: _Grid) -> list[float]:
@@ -165,10 +161,11 @@ def _add_model(figure: go.Figure, choices: Choices, grid: _Grid, model: Value, c
             _add_curve(figure, grid, one, speedups[one.name][row], fits, meta)
     offloaded = speedups[_OFFLOAD.name][np.isfinite(speedups[_OFFLOAD.name])]
     if len(offloaded):
-        yield f"{_OFFLOAD.name}: {np.min(offloaded):.2g}x to {np.max(offloaded):.2g}x over all batches and contexts shown"
+        span = f"{np.min(offloaded):.2g}x to {np.max(offloaded):.2g}x"
+        yield f"{_OFFLOAD.name}: {span} over all batches and contexts shown"
     missing = [name for name, values in speedups.items() if not np.isfinite(values).any()]
     if missing:
-        yield f"a needed figure has no source for: {', '.join(missing)}"
+        yield f"not shown, as a figure it needs has no source: {', '.join(missing)}"
 
 
 def _add_marks(
@@ -210,6 +207,6 @@ def _add_curve(
         )  # fmt: skip
     figure.add_scatter(
         x=grid.contexts, y=np.where(known & fits, speedup, np.nan), mode="lines", meta=both,
-        line={"color": remedy.colour, "width": 2.5},
+        line={"color": remedy.colour, "width": 4 if "key_bits" in remedy.axes else 2},
         hovertemplate=f"{remedy.name}: %{{y:.2f}}x at %{{x:,.0f}} tokens<extra></extra>",
     )  # fmt: skip

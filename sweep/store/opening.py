@@ -29,10 +29,11 @@ def open_results(path: str | Path) -> xr.Dataset:
         path: the results folder (`outputs/<name>`) or its `view.nc`.
     """
     view = _file(path, "view.nc")
-    dataset = _opened(view)
-    recorded = np.atleast_1d(dataset[SHARD_BYTES].values)
-    shape = dataset.attrs["shard_shape"]
-    dataset = dataset.drop_vars([SHARD_BYTES, QUANTIZATION])
+    opened = _opened(view)
+    recorded = np.atleast_1d(opened[SHARD_BYTES].values)
+    shape = opened.attrs["shard_shape"]
+    dataset = opened.drop_vars([SHARD_BYTES, QUANTIZATION])
+    dataset.set_close(opened.close)  # a dataset derived from an opened one would never close the file
     missing = _missing(view.parent / "shards", recorded, dataset.attrs["spec_hash"])
     if missing:
         listed = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")

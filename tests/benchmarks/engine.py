@@ -4,6 +4,7 @@ Every metric, label and status of every point is computed and reduced, the exact
 NumPy runs the same traced program, operation by operation, on blocks of the size that suits it best.
 
     python tests/benchmarks/engine.py [STUDY] [--repeats N]
+    python tests/benchmarks/engine.py [STUDY] --scaling      # a quarter, half and all of the grid
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import argparse
 import json
 import resource
 import statistics
+import subprocess
+import sys
 import time
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -121,17 +125,44 @@ def numpy_rate(problem: Problem) -> float:
     return 1 / seconds_per_point
 
 
+def part_of(study: Study, share: float, axis: str = "retention") -> Study:
+    """The study with the first values of one axis only."""
+    axes = study.space.axes
+    cut = tuple(
+        replace(entry, values=entry.values[: max(1, round(share * len(entry)))]) if entry.axis.name == axis else entry
+        for entry in axes
+    )
+    return replace(study, space=replace(study.space, axes=cut), slice={})
+
+
+def scaling(name: str) -> list[dict[str, float]]:
+    """Points, seconds and memory of growing grids; memory is a whole process's."""
+    found = []
+    for share in (0.25, 0.5, 1.0):
+        command = [sys.executable, __file__, name, "--repeats", "3", "--share", str(share), "--no-numpy"]
+        answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        seconds = answer["points"] / answer["points_per_second"]
+        found.append({"points": answer["points"], "seconds": seconds, "peak_rss_bytes": answer["peak_rss_bytes"]})
+    return found
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", nargs="?", default="memory-wall")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--no-numpy", action="store_true")
+    parser.add_argument("--scaling", action="store_true")
     arguments = parser.parse_args()
-    stream = Stream(problem_of(Study.load(arguments.study)))
+    if arguments.scaling:
+        print(json.dumps({"scaling": scaling(arguments.study)}))
+        return
+    stream = Stream(problem_of(part_of(Study.load(arguments.study), arguments.share)))
     runs = [stream.run() for _ in range(arguments.repeats)]
     points = stream.space.size
     rates = sorted(points / run.seconds for run in runs)
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    in_numpy = numpy_rate(stream.problem)
+    in_numpy = None if arguments.no_numpy else numpy_rate(stream.problem)
     print(
         json.dumps(
             {
@@ -139,7 +170,7 @@ def main() -> None:
                 "points_per_second": statistics.median(rates),
                 "points_per_second_runs": rates,
                 "numpy_points_per_second": in_numpy,
-                "speedup_over_numpy": statistics.median(rates) / in_numpy,
+                "speedup_over_numpy": statistics.median(rates) / in_numpy if in_numpy else None,
                 "compile_seconds": runs[0].compile_seconds,
                 "peak_rss_bytes": rss,
                 "front_size": len(runs[0].front),

@@ -1,0 +1,258 @@
+"""The Pareto front of finished results: the stored exact one, or another among the points that are stored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import moocore
+import netCDF4
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from kvwall.objectives.register import LABELS, STATUS_OK, metric_named
+from kvwall.spaces.errors import Faults, InputError
+from kvwall.sweep.front import Front
+from kvwall.sweep.kernel import Problem
+from kvwall.sweep.objective import Constraint, Objective
+from kvwall.sweep.points import evaluate_designs
+from kvwall.sweep.results import FrontTable
+from kvwall.sweep.store import open_front, open_results
+from kvwall.sweep.store.front_file import ROW, front_image
+from kvwall.sweep.study import Study
+
+EXACT: Final = "exact front of the whole grid"
+SLICE: Final = "front among the points of the stored slice; designs that were not stored are not considered"
+OF_FRONT: Final = (
+    "front among the designs of the study's own front; others of the grid may be better by these objectives: "
+    "name them in [objectives] and run `kvwall sweep`, or store their metrics with [sweep] keep"
+)
+OF_DATASET: Final = "front among the points of the dataset given"
+BASIS: Final = "basis"
+"""Attribute of the answer that says among which points the front was taken."""
+_POINTS_AT_ONCE: Final = 2_000_000
+_MAXIMIZED: Final = (
+    "tokens_per_second", "tokens_per_second_per_device", "tokens_per_second_per_user", "memory_margin", "max_batch",
+    "max_context",
+)  # fmt: skip
+_MINIMIZED: Final = (
+    "time_per_output_token", "weight_bytes_read", "kv_bytes_read", "kv_bytes_stored", "kv_bytes_reserved",
+    "energy_per_token", "cost_per_million_tokens", "quality_loss",
+)  # fmt: skip
+
+
+def pareto(results: str | Path | xr.Dataset, objectives: str | Sequence[str | Objective] | None = None) -> xr.Dataset:
+    """Non-dominated admissible designs (status ok, every constraint of the study met), one row along `point`.
+
+    Args:
+        results: a results folder, or a dataset of stored points (`kvwall.open(folder)` or a selection from it), or of
+            a front. Of a folder with the study's own objectives the answer is the exact front of the whole grid; else
+            the attribute `basis` says among which points it was taken.
+        objectives: names, each "metric", "maximize:metric" or "minimize:metric", as a list or one text with commas.
+            The study's by default.
+
+    Raises:
+        InputError: naming every fault of the objectives, or what is not stored.
+    """
+    if isinstance(results, xr.Dataset):
+        return _of_dataset(results, objectives)
+    front = open_front(results)
+    study = _study(front)
+    asked = read_objectives(objectives, study)
+    if asked == study.objectives:
+        return front.assign_attrs({BASIS: EXACT, **_told(asked)})
+    needed = _needed(study, asked)
+    if needed <= set(study.keep):
+        with open_results(results) as stored:
+            return _front_of_stored(study, asked, stored, SLICE)
+    return _front_of_rows(study, asked, front, OF_FRONT)
+
+
+def read_objectives(stated: str | Sequence[str | Objective] | None, study: Study) -> tuple[Objective, ...]:
+    """Objectives as a user names them. Raises InputError with every fault."""
+    if stated is None:
+        return study.objectives
+    words = stated.split(",") if isinstance(stated, str) else stated
+    faults = Faults()
+    found = []
+    for word in words:
+        try:
+            found.append(word if isinstance(word, Objective) else _objective(word.strip(), study))
+        except InputError as error:
+            faults.absorb(error)
+    names = [objective.metric for objective in found]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        faults.add(f'"{name}" is named twice among the objectives: name it once')
+    if not words or words == [""]:
+        faults.add("no objective: name at least one metric, such as maximize:tokens_per_second_per_device")
+    faults.raise_if_any()
+    return tuple(found)
+
+
+def _objective(word: str, study: Study) -> Objective:
+    sense, _, name = word.rpartition(":")
+    if name in LABELS:
+        raise InputError(f'"{name}" is a label, not a number: name a metric, such as tokens_per_second_per_device')
+    metric_named(name, study.task)
+    match sense.strip().lower():
+        case "maximize" | "max":
+            return Objective(name, "maximize")
+        case "minimize" | "min":
+            return Objective(name, "minimize")
+        case "":
+            return _with_usual_sense(name, study)
+        case other:
+            raise InputError(f'"{other}:{name}": write maximize:{name} or minimize:{name}')
+
+
+def _with_usual_sense(name: str, study: Study) -> Objective:
+    for objective in study.objectives:
+        if objective.metric == name:
+            return objective
+    if name in _MAXIMIZED:
+        return Objective(name, "maximize")
+    if name in _MINIMIZED or name.startswith("quality_loss"):
+        return Objective(name, "minimize")
+    raise InputError(f'"{name}" could be wanted large or small: write maximize:{name} or minimize:{name}')
+
+
+def _study(dataset: xr.Dataset) -> Study:
+    text = dataset.attrs.get("study_toml")
+    if not isinstance(text, str):
+        raise InputError("the dataset carries no study (attribute study_toml): give one that kvwall has written")
+    return Study.from_text(text, "the study that the results carry")
+
+
+def _told(objectives: Sequence[Objective]) -> dict[str, list[str]]:
+    return {"objectives": [f"{objective.sense} {objective.metric}" for objective in objectives]}
+
+
+def _needed(study: Study, objectives: Sequence[Objective]) -> set[str]:
+    return {objective.metric for objective in objectives} | {one.metric for one in study.constraints}
+
+
+def _of_dataset(dataset: xr.Dataset, objectives: str | Sequence[str | Objective] | None) -> xr.Dataset:
+    study = _study(dataset)
+    asked = read_objectives(objectives, study)
+    missing = sorted((_needed(study, asked) | {"status"}) - set(map(str, dataset.data_vars)))
+    if missing:
+        raise InputError(
+            f"the dataset does not hold {', '.join(missing)}: add it to [sweep] keep and run `kvwall sweep`, or give "
+            "the results folder, whose front holds every metric"
+        )
+    if ROW in dataset.dims:
+        return _front_of_rows(study, asked, dataset, OF_DATASET)
+    return _front_of_stored(study, asked, dataset, OF_DATASET)
+
+
+def _front_of_rows(study: Study, objectives: Sequence[Objective], rows: xr.Dataset, basis: str) -> xr.Dataset:
+    """Rows of a front that stay non-dominated by other objectives; the first of those that tie."""
+    values = _signed(objectives, rows)
+    kept = np.flatnonzero(_admissible(study.constraints, objectives, rows))
+    best = kept[moocore.is_nondominated(values[kept])] if len(kept) else kept
+    return rows.isel({ROW: best}).assign_attrs({BASIS: basis, **_told(objectives)})
+
+
+def _signed(objectives: Sequence[Objective], block: xr.Dataset) -> NDArray[np.float64]:
+    """Each objective's sign * value at every point, smaller is better, shape (points, objectives)."""
+    columns = [one.sign * np.asarray(block[one.metric].values, dtype=np.float64).ravel() for one in objectives]
+    return np.stack(columns, axis=1)
+
+
+def _admissible(
+    constraints: Sequence[Constraint], objectives: Sequence[Objective], block: xr.Dataset
+) -> NDArray[np.bool_]:
+    """Of every point, whether it is feasible, inside the constraints, and has all objectives."""
+    kept: NDArray[np.bool_] = np.asarray(block["status"].values).ravel() == STATUS_OK
+    for constraint in constraints:
+        values = np.asarray(block[constraint.metric].values).ravel()
+        kept &= np.isfinite(values)
+        if constraint.low is not None:
+            kept &= values >= constraint.low
+        if constraint.high is not None:
+            kept &= values <= constraint.high
+    for objective in objectives:
+        kept &= np.isfinite(np.asarray(block[objective.metric].values).ravel())
+    return kept
+
+
+def _front_of_stored(study: Study, objectives: Sequence[Objective], stored: xr.Dataset, basis: str) -> xr.Dataset:
+    """Exact among the stored values, which carry 12 significant bits; the rows then hold every metric unrounded."""
+    points = xr.broadcast(stored[sorted(_needed(study, objectives) | {"status"})])[0]
+    points = points.transpose(*stored["status"].dims, ...)
+    front = Front(len(objectives))
+    for start, block in _blocks(points):
+        values = _signed(objectives, block).astype(np.float32)
+        kept = np.flatnonzero(_admissible(study.constraints, objectives, block))
+        if len(front):
+            kept = kept[front.may_improve(values[kept], np.ones(len(objectives), dtype=bool))]
+        front.add(values[kept], start + kept)
+    index = _grid_index(study, points, front.index)
+    order = np.argsort(index)
+    table = _table(study, objectives, index[order], front.multiplicity[order])
+    with netCDF4.Dataset("front.nc", memory=front_image(study, table)) as file:
+        store = xr.backends.NetCDF4DataStore(file)  # type: ignore[no-untyped-call]
+        rows = xr.open_dataset(store, decode_timedelta=False).load()
+    return rows.assign_attrs({BASIS: basis, **_told(objectives)})
+
+
+def _blocks(points: xr.Dataset) -> Iterator[tuple[int, xr.Dataset]]:
+    """Consecutive parts in memory, each with the flat position of its first point."""
+    dims = points["status"].dims
+    shape = points["status"].shape
+    outer = next(n for n in range(len(dims) + 1) if math.prod(shape[n:]) <= _POINTS_AT_ONCE)
+    size = math.prod(shape[outer:])
+    for number, corner in enumerate(np.ndindex(shape[:outer])):
+        block = points.isel(dict(zip(dims[:outer], corner, strict=True)))
+        yield number * size, block.load()
+
+
+def _grid_index(study: Study, points: xr.Dataset, flat: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Flat grid index of points given by their flat position in the dataset."""
+    dims, space = points["status"].dims, study.space
+    places = np.unravel_index(flat, points["status"].shape) if dims else ()
+    where = dict(zip(dims, places, strict=True))
+    found = []
+    for dim in space.dims:
+        if dim not in points.coords or points[dim].ndim > 1:
+            raise InputError(f"the dataset has lost its coordinate {dim}: select from it without dropping coordinates")
+        coordinate = np.atleast_1d(points[dim].values)
+        known = {_key(value): place for place, value in enumerate(space.values(dim))}
+        positions = np.array([known.get(_key(value), -1) for value in coordinate.tolist()], dtype=np.int64)
+        if (positions < 0).any():
+            raise InputError(f"the dataset holds values of {dim} that are not on the study's grid")
+        found.append(positions[where[dim]] if dim in where else np.full(len(flat), positions[0]))
+    return np.ravel_multi_index(tuple(found), space.shape).astype(np.int64) if found else np.zeros(len(flat), np.int64)
+
+
+def _key(value: object) -> str:
+    """A value as files write it, the same for an integer, a float and their text."""
+    return value if isinstance(value, str) else f"{float(value):.12g}"  # type: ignore[arg-type]
+
+
+def _table(
+    study: Study, objectives: Sequence[Objective], index: NDArray[np.int64], multiplicity: NDArray[np.int64]
+) -> FrontTable:
+    problem = Problem(study.columns(), study.task, tuple(objectives), study.constraints)
+    found = evaluate_designs(problem, index)
+    metrics = {name: array for name, array in found.items() if name not in LABELS}
+    return FrontTable(index, multiplicity, metrics, {name: found[name] for name in LABELS})
+
+
+def rows_of(front: xr.Dataset) -> list[dict[str, Any]]:
+    """The rows of a front as plain records: every axis and metric by name, labels in words, NaN and infinity None."""
+    names = [str(name) for name in (*front.coords, *front.data_vars) if ROW in front[name].dims or not front[name].dims]
+    columns = {name: _plain_column(front[name], front.sizes[ROW]) for name in names}
+    return [{name: column[row] for name, column in columns.items()} for row in range(front.sizes[ROW])]
+
+
+def _plain_column(array: xr.DataArray, rows: int) -> list[Any]:
+    if "flag_meanings" in array.attrs and array.dtype.kind != "b":
+        words = str(array.attrs["flag_meanings"]).split()
+        codes = np.atleast_1d(array.attrs["flag_values"]).tolist()
+        return [words[codes.index(int(code))] for code in np.broadcast_to(array.values, rows)]
+    values = np.broadcast_to(array.values, rows).tolist()
+    return [None if isinstance(value, float) and not math.isfinite(value) else value for value in values]
