@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from kvwall.objectives.weights import format_bits
-from kvwall.spaces.design import Groups, Matrices, ModelColumns
-from kvwall.spaces.units import Bits, Count, Flag, Flop, Real, Tokens
+from kvwall.spaces.design import Experts, Groups, Matrices, ModelColumns
+from kvwall.spaces.units import Bits, Count, Flag, Flop
 
 FLOP_PER_MULTIPLY_ADD = 2.0
 
@@ -22,25 +22,30 @@ def uses_4_bit(operand_bits: Bits, activation_bits: Bits) -> Flag:
 
 
 def matrix_classes(model: ModelColumns) -> tuple[Matrices, ...]:
-    """The classes of weight matrices a token is multiplied by."""
-    return (model.query_output, model.key_value, model.ffn, model.head)
+    """The classes of weight matrices every token is multiplied by."""
+    return (model.query_output, model.key_value, model.ffn, model.router, model.head)
 
 
-def attention_flop_per_kept_token(groups: Groups) -> Flop:
-    """FLOP of one query over one kept token, all layers and heads: scores and weighted sum."""
-    per_layer = groups.query_heads * (groups.key_dim + groups.value_dim)
-    return FLOP_PER_MULTIPLY_ADD * jnp.sum(groups.layers * per_layer, axis=0)
+def attention_flop(groups: Groups, chosen: Count, seen: Count) -> Flop:
+    """FLOP of one token's attention: scores and weighted sum over `chosen` entries, the index over all `seen`."""
+    attended = groups.query_heads * (groups.score_dim + groups.mix_dim) * chosen
+    indexed = groups.index_heads * groups.index_dim * seen
+    return FLOP_PER_MULTIPLY_ADD * jnp.sum(groups.layers * groups.readers * (attended + indexed), axis=0)
 
 
 def gemm_flop_per_token(model: ModelColumns, weight_bits: Bits, activation_bits: Bits) -> tuple[Flop, Flop, Flop]:
-    """FLOP of the weight matrices for one token, by format: (16-bit, 8-bit, 4-bit)."""
-    by_format = [_gemm(one, weight_bits, activation_bits) for one in matrix_classes(model)]
+    """FLOP of the weight matrices for one token, by format: (16-bit, 8-bit, 4-bit); experts as many as it meets."""
+    by_format = [_gemm(one.elements, one, weight_bits, activation_bits) for one in matrix_classes(model)]
+    met = model.experts.layers * model.experts.active * model.experts.elements
+    by_format.append(_gemm(met, model.experts, weight_bits, activation_bits))
     sixteen, eight, four = (sum(flop[1:], start=flop[0]) for flop in zip(*by_format, strict=True))
     return sixteen, eight, four
 
 
-def _gemm(matrices: Matrices, weight_bits: Bits, activation_bits: Bits) -> tuple[Flop, Flop, Flop]:
-    flop = FLOP_PER_MULTIPLY_ADD * matrices.elements
+def _gemm(
+    elements: Count, matrices: Matrices | Experts, weight_bits: Bits, activation_bits: Bits
+) -> tuple[Flop, Flop, Flop]:
+    flop = FLOP_PER_MULTIPLY_ADD * elements
     return split_by_format(flop, format_bits(matrices, weight_bits), activation_bits)
 
 
@@ -55,12 +60,3 @@ def split_by_format(flop: Flop, operand_bits: Bits, activation_bits: Bits) -> tu
 def attention_operand_bits(key_bits: Bits, value_bits: Bits) -> Bits:
     """The wider of K and V decides the format of attention."""
     return jnp.maximum(key_bits, value_bits)
-
-
-def step_flop(batch: Count, gemm: Real, kept: Tokens, attention: Real) -> Flop:
-    """FLOP of a step from FLOP per token and FLOP per query and kept token.
-
-    >>> float(step_flop(2.0, 10.0, 3.0, 4.0))
-    44.0
-    """
-    return batch * (gemm + kept * attention)

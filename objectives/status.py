@@ -17,7 +17,8 @@ STATUSES = ("not_computed", "ok", "memory", "layout", "unsourced_input", "veto")
 def layout_possible(groups: Groups, devices: Count, scale_up_domain: Count) -> Flag:
     """Whether this many devices can split every layer: heads divide or replicate evenly, one domain holds all."""
     heads = groups.query_heads % devices == 0
-    kv_heads = jnp.logical_or(groups.kv_heads % devices == 0, devices % groups.kv_heads == 0)
+    some = jnp.maximum(groups.kv_heads, 1)  # a store without heads splits like one with a single head
+    kv_heads = jnp.logical_or(some % devices == 0, devices % some == 0)
     padding = groups.layers == 0
     every_group = jnp.all(jnp.logical_or(padding, jnp.logical_and(heads, kv_heads)), axis=0)
     return jnp.logical_and(every_group, devices <= scale_up_domain)
@@ -35,6 +36,10 @@ def step_sourced(design: Design) -> Flag:
     for matrices in compute.matrix_classes(design.model):
         unused = matrices.elements == 0
         peaks.append(jnp.logical_or(unused, _peak_known(design, weights.format_bits(matrices, bits.weight_bits))))
+    experts = design.model.experts
+    peaks.append(
+        jnp.logical_or(experts.layers == 0, _peak_known(design, weights.format_bits(experts, bits.weight_bits)))
+    )
     return reduce(jnp.logical_and, peaks, links)
 
 
