@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from kvwall.spaces.models.architecture import (
-    Architecture,
-    attention_projections,
-    ffn_projections,
-    qkv_bias,
-    read_heads,
-    read_tie,
-)
+from kvwall.spaces.models.architecture import Architecture, attention_projections, ffn_projections, qkv_bias, uniform
 from kvwall.spaces.models.config import Config
+from kvwall.spaces.models.heads import read_heads, read_tie
 from kvwall.spaces.models.llama import GATED_FFN
-from kvwall.spaces.models.windows import require_full_attention
+from kvwall.spaces.models.windows import STATED, read_windows
 
 
 def cohere(config: Config) -> Architecture:
@@ -22,18 +16,19 @@ def cohere(config: Config) -> Architecture:
     layers = config.layer_count("num_hidden_layers")
     max_positions = config.optional_count("model_max_length", "max_position_embeddings")
     heads = read_heads(config, hidden, absent_kv_is_mha=True)
-    require_full_attention(config, "stated", layers, max_positions)
+    windows = read_windows(config, STATED, layers, max_positions)
     vectors = hidden
     if config.switch("use_qk_norm", False):
         vectors += heads.query_width + heads.kv_width
     if config.switch("attention_bias", False):
         vectors += qkv_bias(heads) + hidden
-    return Architecture(
+    return uniform(
         hidden=hidden,
         intermediate=intermediate,
         vocab=config.count("vocab_size"),
         max_positions=max_positions,
         layers=layers,
+        windows=windows,
         heads=heads,
         tied_embeddings=read_tie(config, True),
         projections=attention_projections(hidden, heads) + ffn_projections(hidden, intermediate, *GATED_FFN),

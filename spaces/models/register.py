@@ -12,7 +12,9 @@ from kvwall.spaces.models.falcon import falcon, refined_web
 from kvwall.spaces.models.gpt2 import gpt2, gpt_bigcode
 from kvwall.spaces.models.gpt_neox import gpt_neox
 from kvwall.spaces.models.gptj import gptj
-from kvwall.spaces.models.llama import LLAMA_VARIANTS, llama_like
+from kvwall.spaces.models.llama import llama_like
+from kvwall.spaces.models.llama_variants import LLAMA_VARIANTS
+from kvwall.spaces.models.moe_variants import MOE_VARIANTS
 from kvwall.spaces.models.mpt import mpt
 from kvwall.spaces.models.nominal import nominal
 from kvwall.spaces.models.opt import opt
@@ -21,7 +23,7 @@ from kvwall.spaces.models.stablelm import stablelm
 from kvwall.spaces.models.ungated import nemotron, starcoder2
 
 CONSTRUCTORS: dict[str, Callable[[Config], Architecture]] = {
-    **{model_type: llama_like(variant) for model_type, variant in LLAMA_VARIANTS.items()},
+    **{model_type: llama_like(variant) for model_type, variant in {**LLAMA_VARIANTS, **MOE_VARIANTS}.items()},
     "bloom": bloom,
     "cohere": cohere,
     "falcon": falcon,
