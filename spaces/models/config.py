@@ -149,6 +149,12 @@ class Config:
             value = None
         return Config(value or {}, f"{self.where}, {key}", self)
 
+    def with_values(self, values: Mapping[str, Any]) -> Config:
+        """The same object with some keys stated anew; faults, flags and what was read are shared."""
+        changed = Config({**self.values, **values}, self.where, self)
+        changed.read = self.read
+        return changed
+
     def refuse(self, what: str) -> None:
         """Record that the model uses something whose parameters or KV this package cannot count."""
         self.faults.add(f"{self.where}: {what} is not supported: its parameters and KV are not counted by guess")

@@ -103,7 +103,7 @@ def _read_heads(config: Config, variant: Variant, hidden: int) -> Heads:
         query = config.count("num_attention_heads", default=variant.query_heads)
         kv = config.count("num_key_value_heads", default=variant.kv_heads)
         stated = {"num_attention_heads": query, "num_key_value_heads": kv}
-        config = Config({**config.values, **stated}, config.where, config)
+        config = config.with_values(stated)
     return read_heads(config, hidden, absent_kv_is_mha=variant.absent_kv_is_mha, default_dim=variant.head_dim)
 
 

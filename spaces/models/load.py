@@ -11,10 +11,10 @@ from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.models.assemble import assemble
 from kvwall.spaces.models.config import Config, parse_object
 from kvwall.spaces.models.formats import read_format
+from kvwall.spaces.models.language import language_model
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.precision import read_dtype_bits
-from kvwall.spaces.models.refused import REFUSED_TYPES, refuse_foreign_keys
-from kvwall.spaces.models.register import CONSTRUCTORS, WRAPPERS
+from kvwall.spaces.models.refused import flag_drafts, refuse_foreign_keys
 
 CATALOGUE = Path(__file__).resolve().parent.parent / "catalog" / "models"
 MODELOPT_FILE = "hf_quant_config.json"
@@ -60,9 +60,10 @@ def read_model(text: str, name: str, source: str, modelopt: str | None = None) -
     Raises InputError with every fault found.
     """
     root = Config(parse_object(text, name), name)
-    language, model_type = _language_model(root)
-    architecture = CONSTRUCTORS[model_type](language)
+    language, model_type, construct = language_model(root)
+    architecture = construct(language)
     refuse_foreign_keys(language)
+    flag_drafts(language)
     dtype_bits = read_dtype_bits(root, language)
     sibling = None if modelopt is None else Config(parse_object(modelopt, MODELOPT_FILE), MODELOPT_FILE, root)
     weight_format = read_format(root, language, sibling)
@@ -110,32 +111,3 @@ def _loads(name: str) -> bool:
     except InputError:
         return False
     return True
-
-
-def _language_model(root: Config) -> tuple[Config, str]:
-    """The part of the config that describes the language model, and its model_type.
-
-    Raises InputError at once where the type is missing, unknown or refused: no other key means
-    anything then.
-    """
-    model_type = root.text("model_type")
-    language = root
-    if model_type in WRAPPERS:
-        root.flags.append(WRAPPERS[model_type])
-        language = root.section("text_config")
-        model_type = language.text("model_type")
-        if root.states("tie_word_embeddings"):
-            stated = {"tie_word_embeddings": root.values["tie_word_embeddings"]}
-            language = Config({**language.values, **stated}, language.where, root)
-    if model_type is None:
-        root.missing.append("model_type")
-    elif model_type in REFUSED_TYPES:
-        root.refuse(f"{REFUSED_TYPES[model_type]} (model_type '{model_type}')")
-    elif model_type not in CONSTRUCTORS:
-        known = sorted({*CONSTRUCTORS, *WRAPPERS} - {"nominal"}, key=str.lower)
-        root.faults.add(
-            f"{language.where}: model_type '{model_type}' is not known{nearest(model_type, known)}: "
-            f"supported are {', '.join(known)}"
-        )
-    root.settle()
-    return language, str(model_type)
