@@ -35,6 +35,15 @@ def dense_first(config: Config) -> Architecture:
     return _deepseek(config, replace(EXPERTS, sparse=first_dense(default=1)))
 
 
+def axk1(config: Config) -> Architecture:
+    """A.X K1: as `dense_first`, with one more norm behind the experts."""
+    architecture = dense_first(config)
+    extra = norms(architecture.hidden, 1)
+    routed = [any(p.tensor_class == "expert" for p in layer.projections) for layer in architecture.layers]
+    layers = tuple(layer + extra if moe else layer for layer, moe in zip(architecture.layers, routed, strict=True))
+    return replace(architecture, layers=layers)
+
+
 def mistral4(config: Config) -> Architecture:
     """Mistral Small 4: V3's block without the bias that steers its routing, all layers with experts by default."""
     return _deepseek(config, replace(EXPERTS, correction=False))

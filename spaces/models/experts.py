@@ -29,6 +29,9 @@ class Routed:
     """Biases on router and experts."""
     latent: int = 0
     """Width that routed experts work in between two projections that all share; 0: the hidden width."""
+    latent_norm: bool = False
+    latent_plain: bool = False
+    """The two projections keep the checkpoint's own dtype whatever the weight format."""
     matrices: tuple[str, ...] = GATED
     path: str = "mlp"
     router: str = "gate"
@@ -55,9 +58,9 @@ def moe_block(hidden: int, routed: Routed) -> Block:
         matrices.append(Projection(f"{path}.{routed.expert_path}.bias", "expert", width, count, plain=True))
         vectors += count
     if routed.latent:
-        matrices += [
-            Projection(f"{path}.{name}", "ffn", hidden * inner) for name in ("fc1_latent_proj", "fc2_latent_proj")
-        ]
+        for name in ("fc1_latent_proj", "fc2_latent_proj"):
+            matrices.append(Projection(f"{path}.{name}", "ffn", hidden * inner, plain=routed.latent_plain))
+        vectors += inner * routed.latent_norm
     if routed.shared:
         names = [f"{path}.{routed.shared_path}.{name}" for name in routed.matrices]
         matrices += ffn_projections(hidden, routed.shared, *names)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from kvwall.spaces.models.architecture import Architecture, Block, Heads, Projection, attention_projections
+from kvwall.spaces.models.architecture import Architecture, Block, Projection
 from kvwall.spaces.models.config import Config
 from kvwall.spaces.models.decoder import decoder, norms, read_frame
 from kvwall.spaces.models.experts import dense_block
 from kvwall.spaces.models.heads import read_heads
-from kvwall.spaces.models.per_layer import per_layer_block, read_per_layer, readers, with_per_layer
-from kvwall.spaces.models.stores import attention_store
+from kvwall.spaces.models.per_layer import (
+    per_layer_block,
+    read_per_layer,
+    readers,
+    shared_attention,
+    with_per_layer,
+)
 from kvwall.spaces.models.windows import FULL, SLIDING, layer_kinds
 
 
@@ -25,8 +30,11 @@ def gemma3n(config: Config) -> Architecture:
     streams, rank = config.count("altup_num_inputs"), config.count("laurel_rank")
     widths = _widths(config, frame.layers)
     around = norms(hidden, 4) + _altup(hidden, streams) + _laurel(hidden, rank) + per_layer_block(hidden, per_layer)
+    bias = config.switch("attention_bias", False)
     layers = [
-        _attention(hidden, heads, None if kind == FULL else window, count) + dense_block(hidden, width) + around
+        shared_attention(hidden, heads, None if kind == FULL else window, count, bias)
+        + dense_block(hidden, width)
+        + around
         for kind, count, width in zip(kinds, readers(config, kinds), widths, strict=True)
     ]
     extra = tuple(
@@ -48,14 +56,6 @@ def _widths(config: Config, layers: int) -> tuple[int, ...]:
             config.faults.add(f"{config.where}: intermediate_size must be one number or {layers} of them")
         return (1,) * layers
     return widths
-
-
-def _attention(hidden: int, heads: Heads, window: int | None, readers: int) -> Block:
-    matrices = attention_projections(hidden, heads)
-    if not readers:
-        own = tuple(matrix for matrix in matrices if matrix.tensor_class == "query_output")
-        return Block(own, heads.dim)
-    return Block(matrices, 2 * heads.dim, (attention_store(heads, window, readers=readers),))
 
 
 def _altup(hidden: int, streams: int) -> Block:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from kvwall.spaces.models.architecture import Architecture, Block, Heads, Projection, attention_projections
+from kvwall.spaces.models.architecture import Architecture, Block, Heads, Projection
 from kvwall.spaces.models.config import Config
 from kvwall.spaces.models.decoder import decoder, norms, read_frame
 from kvwall.spaces.models.experts import Routed, dense_block, moe_block, read_top_k
 from kvwall.spaces.models.heads import require_even_groups
-from kvwall.spaces.models.per_layer import per_layer_block, read_per_layer, readers, with_per_layer
-from kvwall.spaces.models.stores import attention_store
+from kvwall.spaces.models.per_layer import (
+    per_layer_block,
+    read_per_layer,
+    readers,
+    shared_attention,
+    with_per_layer,
+)
 from kvwall.spaces.models.windows import FULL, SLIDING, layer_kinds
 
 
@@ -29,9 +34,12 @@ def gemma4(config: Config) -> Architecture:
     double = 2 if config.switch("use_double_wide_mlp", False) else 1
     extra, width, active = _experts(config, hidden)
     extra += per_layer_block(hidden, per_layer) + norms(hidden, 4) + Block(vectors=1, reduces=0)
+    bias = config.switch("attention_bias", False)
     layers = []
     for kind, count in zip(kinds, reads, strict=True):
-        mixer = _attention(hidden, heads[kind], None if kind == FULL else window, count, shared and kind == FULL)
+        mixer = shared_attention(
+            hidden, heads[kind], None if kind == FULL else window, count, bias, value_is_key=shared and kind == FULL
+        )
         layers.append(mixer + dense_block(hidden, intermediate * (1 if count else double)) + extra)
     wide = intermediate * (1 if all(reads) else double) + width
     architecture = decoder(config, frame, layers, tied=True, intermediate=wide, active_experts=active)
@@ -56,17 +64,6 @@ def _read_heads(config: Config) -> dict[str, Heads]:
     require_even_groups(config, query, kv, "num_key_value_heads")
     require_even_groups(config, query, wide_kv, "num_global_key_value_heads")
     return {SLIDING: Heads(query, kv, dim), FULL: Heads(query, wide_kv, wide)}
-
-
-def _attention(hidden: int, heads: Heads, window: int | None, readers: int, value_is_key: bool) -> Block:
-    """One layer's attention; a layer whose KV nobody reads reads another's and has no K and V of its own."""
-    matrices = attention_projections(hidden, heads)
-    if not readers:
-        own = tuple(matrix for matrix in matrices if matrix.tensor_class == "query_output")
-        return Block(own, heads.dim)
-    if value_is_key:
-        matrices = tuple(matrix for matrix in matrices if matrix.module != "self_attn.v_proj")
-    return Block(matrices, 2 * heads.dim, (attention_store(heads, window, readers=readers),))
 
 
 def _experts(config: Config, hidden: int) -> tuple[Block, int, int]:

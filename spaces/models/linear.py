@@ -64,8 +64,10 @@ class KimiDelta:
     heads: int
     dim: int
     kernel: int
+    decay_rank: int
+    """Rank of the decay's projection; 0: one whole matrix."""
     gate_rank: int
-    """Rank of the decay's and the output gate's projection; 0: one whole matrix."""
+    """Likewise of the output gate's."""
 
 
 def kimi_delta_block(hidden: int, net: KimiDelta) -> Block:
@@ -75,12 +77,12 @@ def kimi_delta_block(hidden: int, net: KimiDelta) -> Block:
     matrices = [Projection(path + name, "query_output", hidden * width) for name in ("q_proj", "k_proj", "v_proj")]
     matrices.append(Projection(path + "o_proj", "query_output", width * hidden))
     matrices.append(Projection(path + "b_proj", "query_output", hidden * net.heads))
-    if net.gate_rank:
-        for name in ("f", "g"):
-            matrices.append(Projection(f"{path}{name}_a_proj", "query_output", hidden * net.gate_rank))
-            matrices.append(Projection(f"{path}{name}_b_proj", "query_output", net.gate_rank * width))
-    else:
-        matrices += [Projection(path + name, "query_output", hidden * width) for name in ("f_proj", "g_proj")]
+    for name, rank in (("f", net.decay_rank), ("g", net.gate_rank)):
+        if rank:
+            matrices.append(Projection(f"{path}{name}_a_proj", "query_output", hidden * rank))
+            matrices.append(Projection(f"{path}{name}_b_proj", "query_output", rank * width))
+        else:
+            matrices.append(Projection(f"{path}{name}_proj", "query_output", hidden * width))
     vectors = 3 * width * net.kernel + width + net.heads + net.dim
     store = recurrent_store(net.heads, net.heads * net.dim * net.dim, 3 * width * (net.kernel - 1))
     return Block(tuple(matrices), vectors, (store,))

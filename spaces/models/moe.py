@@ -27,6 +27,9 @@ class MoERule:
     shared_width: str = ""
     """Width of the shared expert, stated itself; 0 without one."""
     shared_gate: bool = False
+    latent_width: str = ""
+    """Width that routed experts work in, where it is not the hidden one."""
+    latent_norm: str = ""
     correction: bool = False
     biases: bool = False
     sparse: SparseRule | None = None
@@ -76,6 +79,9 @@ def _read_routed(config: Config, rule: MoERule) -> Routed:
         shared_gate=rule.shared_gate and shared > 0,
         correction=rule.correction,
         biases=rule.biases,
+        latent=config.whole(rule.latent_width) if rule.latent_width else 0,
+        latent_norm=bool(rule.latent_norm) and config.switch(rule.latent_norm, False),
+        latent_plain=bool(rule.latent_width),
         matrices=rule.matrices,
         path=rule.path,
         router=rule.router,

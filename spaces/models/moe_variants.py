@@ -166,6 +166,8 @@ MOE_VARIANTS: dict[str, Variant] = {
         ),
     ),
     "afmoe": Variant(
+        _BIAS,
+        _BIAS,
         norms=4,
         query_key_norm="head",
         gated_heads=True,

@@ -19,9 +19,15 @@ def nemotron_h(config: Config) -> Architecture:
 
     Experts may work at a latent width, between two projections that all of a layer's experts share.
     """
+    for key in ("layers_block_type", "layer_types"):
+        names = config.names(key)
+        if names and not config.states("num_hidden_layers"):
+            config = config.with_values({"num_hidden_layers": len(names)})
     frame = read_frame(config)
     hidden = frame.hidden
     kinds = _kinds(config, frame.layers)
+    for key in ("n_routed_experts", "ssm_state_size", "hybrid_override_pattern"):
+        config.states(key)  # class defaults may be written out for kinds of layer that are not there
     blocks: dict[str, Block] = {}
     width, active = 1, 0
     if "mamba" in kinds:

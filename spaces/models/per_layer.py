@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kvwall.spaces.models.architecture import Architecture, Block, Projection
+from kvwall.spaces.models.architecture import Architecture, Block, Heads, Projection, attention_projections, qkv_bias
 from kvwall.spaces.models.config import Config
+from kvwall.spaces.models.stores import attention_store
 
 
 @dataclass(frozen=True)
@@ -64,3 +65,18 @@ def readers(config: Config, kinds: tuple[str, ...]) -> tuple[int, ...]:
             break
         counts[owners[-1]] += 1
     return tuple(counts)
+
+
+def shared_attention(
+    hidden: int, heads: Heads, window: int | None, readers: int, bias: bool, *, value_is_key: bool = False
+) -> Block:
+    """Attention with norms on Q and K. A layer whose KV nobody reads has no K and V and reads another's."""
+    matrices = attention_projections(hidden, heads)
+    if not readers:
+        own = tuple(matrix for matrix in matrices if matrix.tensor_class == "query_output")
+        return Block(own, heads.dim + (heads.query_width + hidden) * bias)
+    biases = qkv_bias(heads) + hidden
+    if value_is_key:
+        matrices = tuple(matrix for matrix in matrices if matrix.module != "self_attn.v_proj")
+        biases -= heads.value_width
+    return Block(matrices, 2 * heads.dim + biases * bias, (attention_store(heads, window, readers=readers),))

@@ -10,7 +10,6 @@ REFUSED_TYPES: dict[str, str] = {
     "hy_v4": "sparse attention with hyper-connections",
     "inkling": "the Inkling block",
     "longcat_flash": "layers of two attention blocks with experts that compute nothing",
-    "minimax_m3_vl": "block-sparse attention with an index",
     "mistral_large4": "sparse attention over KV shared between layers",
     "mllama": "cross-attention layers",
     "qwen4_exp": "indexed attention with n-gram embeddings",

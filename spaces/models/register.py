@@ -10,6 +10,7 @@ from kvwall.spaces.models.cohere import cohere, cohere2
 from kvwall.spaces.models.config import Config
 from kvwall.spaces.models.dbrx import dbrx
 from kvwall.spaces.models.deepseek import (
+    axk1,
     deepseek_v2,
     deepseek_v3,
     dense_first,
@@ -26,6 +27,7 @@ from kvwall.spaces.models.gpt_neox import gpt_neox
 from kvwall.spaces.models.gptj import gptj
 from kvwall.spaces.models.jamba import jamba
 from kvwall.spaces.models.kimi_linear import bailing_hybrid, kimi_linear
+from kvwall.spaces.models.laguna import laguna
 from kvwall.spaces.models.lfm2 import lfm2, lfm2_moe
 from kvwall.spaces.models.llama import llama_like
 from kvwall.spaces.models.llama4 import llama4
@@ -34,6 +36,7 @@ from kvwall.spaces.models.mamba import mamba, mamba2
 from kvwall.spaces.models.mamba_hybrid import bamba, falcon_h1, granite_hybrid
 from kvwall.spaces.models.mimo_v2 import mimo_v2_flash
 from kvwall.spaces.models.minimax import minimax
+from kvwall.spaces.models.minimax_m3 import minimax_m3
 from kvwall.spaces.models.moe_variants import GLM_MOE, MOE_VARIANTS
 from kvwall.spaces.models.mpt import mpt
 from kvwall.spaces.models.nemotron_h import nemotron_h
@@ -43,13 +46,14 @@ from kvwall.spaces.models.opt import opt
 from kvwall.spaces.models.phi import phi
 from kvwall.spaces.models.qwen_next import qwen3_next
 from kvwall.spaces.models.stablelm import stablelm
+from kvwall.spaces.models.step import step3
 from kvwall.spaces.models.ungated import nemotron, starcoder2
 
 Constructor = Callable[[Config], Architecture]
 
 CONSTRUCTORS: dict[str, Constructor] = {
     **{model_type: llama_like(variant) for model_type, variant in {**LLAMA_VARIANTS, **MOE_VARIANTS}.items()},
-    "axk1": dense_first,
+    "axk1": axk1,
     "bailing_hybrid": bailing_hybrid,
     "bamba": bamba,
     "bloom": bloom,
@@ -75,6 +79,7 @@ CONSTRUCTORS: dict[str, Constructor] = {
     "jamba": jamba,
     "kimi_k2": deepseek_v3,
     "kimi_linear": kimi_linear,
+    "laguna": laguna,
     "lfm2": lfm2,
     "lfm2_moe": lfm2_moe,
     "llama4_text": llama4,
@@ -84,6 +89,7 @@ CONSTRUCTORS: dict[str, Constructor] = {
     "minicpm3": dense_latent,
     "minimax": minimax,
     "minimax_m1": minimax,
+    "minimax_m3_vl_text": minimax_m3,
     "minimax_text_01": minimax,
     "mistral4": mistral4,
     "mpt": mpt,
@@ -101,6 +107,8 @@ CONSTRUCTORS: dict[str, Constructor] = {
     "sarvam_mla": dense_first,
     "stablelm": stablelm,
     "starcoder2": starcoder2,
+    "step3p5": step3,
+    "step3p7_text": step3,
     "youtu": dense_latent,
 }
 
@@ -132,12 +140,15 @@ WRAPPERS: dict[str, str] = {
     "internvl": _TOWER,
     "internvl_chat": _TOWER,
     "kimi_k25": _TOWER,
+    "kimi_k3": _TOWER,
     "kimi_vl": _TOWER,
     "lfm2_vl": _TOWER,
     "llama4": _TOWER,
     "llava": _TOWER,
     "llava_next": _TOWER,
     "llava_onevision": _TOWER,
+    "minimax_m3": _TOWER,
+    "minimax_m3_vl": _TOWER,
     "mistral3": _TOWER,
     "paligemma": _TOWER,
     "qwen2_5_vl": _TOWER,
@@ -147,6 +158,7 @@ WRAPPERS: dict[str, str] = {
     "qwen3_vl": _TOWER,
     "qwen3_vl_moe": _TOWER,
     "smolvlm": _TOWER,
+    "step3p7": _TOWER,
     "voxtral": "audio tower not counted",
 }
 """Types whose language model sits in `text_config` or `llm_config`, and the flag each leaves."""

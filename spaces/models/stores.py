@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from kvwall.spaces.models.layers import LayerGroup
+from kvwall.spaces.models.layers import Kind, LayerGroup
 
 STATE_BYTES = 4
 """A recurrent state is kept at 32 bits unless the config says otherwise."""
@@ -31,7 +31,7 @@ def attention_store(
     heads: HeadShape, window: int | None = None, *, chunked: bool = False, readers: int = 1
 ) -> LayerGroup:
     """K and V of every head: of all tokens, of the last `window`, or since the last multiple of it."""
-    kind = "full" if window is None else "chunked" if chunked else "window"
+    kind: Kind = "full" if window is None else "chunked" if chunked else "window"
     return LayerGroup(
         layers=1,
         query_heads=heads.query,

@@ -46,6 +46,8 @@ def every(period: int, default: int = 4096, key: str = "sliding_window_pattern")
 def read_windows(config: Config, rule: WindowRule, layers: int, max_positions: int | None) -> Windows:
     """The window of each layer. Faults (unknown layer kinds, a list of another length) go to the config."""
     kinds = layer_kinds(config, layers, (FULL, SLIDING))
+    if rule.period is not None:
+        config.states(rule.period_key)  # the list wins over it
     if rule.switched and not config.switch("use_sliding_window", False):
         if config.states("sliding_window"):
             config.flags.append("sliding_window present but use_sliding_window=false: full attention")
