@@ -19,7 +19,7 @@ from kvwall.sweep.study import Study, study_names
 Entry = dict[str, Any]
 
 _ENGINES: Final[Mapping[str, str]] = {"ideal": "all memory is usable, pages of one token, no overhead"}
-_CLASSES: Final = ("query_output", "key_value", "ffn", "head", "embedding")
+_CLASSES: Final = ("query_output", "key_value", "ffn", "router", "head", "embedding")
 
 
 def section_named(name: str) -> Section:
@@ -75,7 +75,7 @@ def _model_line(name: str) -> Entry:
         "kv_bytes_per_token_all_layers": model.kv_bytes_per_token_all_layers,
         "layers": model.decoder_layers,
         "max_positions": model.max_positions,
-        "weight_bits": model.ffn_payload_bits,
+        "weight_bits": model.weight_payload_bits,
     }
 
 
@@ -91,9 +91,11 @@ def model_entry(name: str) -> Entry:
         "kv_bytes_per_token_growing": model.kv_bytes_per_token_growing,
         "kv_bytes_per_token_all_layers": model.kv_bytes_per_token_all_layers,
         "state_bytes_per_sequence": model.state_bytes_per_sequence,
-        "weight_bits": model.ffn_payload_bits,
+        "weight_bits": model.weight_payload_bits,
         "weight_bits_stored": {each: getattr(model, f"{each}_bits") for each in _CLASSES},
         "parameters_by_class": _by_class(model),
+        "experts": None if model.experts is None else asdict(model.experts),
+        "decoder_layers": model.decoder_layers,
         "layers": [asdict(group) for group in model.groups],
         "hidden": model.hidden,
         "intermediate": model.intermediate,
@@ -105,7 +107,7 @@ def model_entry(name: str) -> Entry:
 
 
 def _by_class(model: Model) -> Entry:
-    return {each: getattr(model, each) for each in (*_CLASSES, "vectors")}
+    return {each: getattr(model, each) for each in (*_CLASSES, "vectors", "layer_embedding")}
 
 
 def engine_list() -> list[Entry]:

@@ -176,7 +176,10 @@ class Config:
 
 def shown(value: object) -> str:
     """A value of a config in a message, cut where it is long."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        return f"a {type(value).__name__} nested too deeply"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

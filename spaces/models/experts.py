@@ -74,9 +74,9 @@ def dense_block(hidden: int, intermediate: int, matrices: tuple[str, ...] = GATE
     return Block(ffn_projections(hidden, intermediate, *(f"{path}.{name}" for name in matrices)))
 
 
-def read_top_k(config: Config, experts: int, *keys: str, default: int | None = None) -> int:
-    """Experts per token; more than there are is a fault."""
-    active = config.count(*keys, default=default)
+def read_top_k(config: Config, experts: int, *keys: str) -> int:
+    """Experts per token, one number or the same one for each layer; more than there are is a fault."""
+    active = config.alike(*keys)
     if active > experts and not config.spoiled:
         config.faults.add(f"{config.where}: {keys[0]} = {active} is more than the {experts} experts")
     return active

@@ -18,6 +18,8 @@ from kvwall.spaces.models.config import Config
 SCALE_BITS = 16
 BLOCK_SCALE_BITS = 32
 MXFP4_OVERHEAD = 8 / 32
+_BYTE_SCALES = frozenset({"uint8", "float8_e4m3fn", "float8_e8m0fnu"})
+"""Scales of one byte, as MXFP4 has them; where no dtype is stated they have 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,9 @@ def _strategy_overhead(weights: Config, bits: int) -> float:
         return 0.0
     if strategy == "group":
         zero = 0 if weights.switch("symmetric", True) else bits
-        return (SCALE_BITS + zero) / weights.count("group_size")
+        dtype = (weights.text("scale_dtype") or "").removeprefix("torch.")
+        scale = 8 if dtype in _BYTE_SCALES else SCALE_BITS
+        return (scale + zero) / weights.count("group_size")
     if strategy == "tensor_group":
         return 8 / weights.count("group_size")
     if strategy == "block":

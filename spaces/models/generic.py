@@ -15,10 +15,10 @@ from kvwall.spaces.models.decoder import decoder, norms, read_frame
 from kvwall.spaces.models.experts import dense_block
 from kvwall.spaces.models.heads import read_heads
 from kvwall.spaces.models.latent import latent_block, read_latent
-from kvwall.spaces.models.moe import FFNs, MoERule, first_dense, read_moe
+from kvwall.spaces.models.moe import FFNs, MoERule, first_dense, read_moe, sparse_step
 from kvwall.spaces.models.neutral import NEUTRAL_KEYS
 from kvwall.spaces.models.stores import attention_store
-from kvwall.spaces.models.windows import STATED, read_windows
+from kvwall.spaces.models.windows import STATED, SWITCHED, read_windows
 
 _EXPERT_KEYS = ("n_routed_experts", "num_experts", "num_local_experts")
 _SHARED_KEYS = ("n_shared_experts", "num_shared_experts")
@@ -57,6 +57,11 @@ def _require_gated(config: Config) -> None:
 def _ffns(config: Config, hidden: int, layers: int) -> FFNs:
     if any(config.states(key) for key in _EXPERT_KEYS):
         rule = _EXPERTS
+        config.states("intermediate_size")  # the dense layers' width, if there are any
+        if any(config.states(key) for key in ("decoder_sparse_step", "mlp_only_layers")):
+            rule = replace(rule, sparse=sparse_step)
+        if config.states("shared_expert_intermediate_size"):
+            rule = replace(rule, shared_width="shared_expert_intermediate_size")
         if not config.states("moe_intermediate_size"):
             rule = replace(rule, intermediate="intermediate_size")
         if not config.states("moe_intermediate_size") and config.whole("first_k_dense_replace"):
@@ -77,7 +82,8 @@ def _mixers(config: Config, hidden: int, layers: int, max_positions: int | None)
             config.missing.append("q_lora_rank")
         return [latent_block(hidden, read_latent(config))] * layers
     heads = read_heads(config, hidden)
-    windows = read_windows(config, STATED, layers, max_positions)
+    config.states("max_window_layers")
+    windows = read_windows(config, SWITCHED if config.states("use_sliding_window") else STATED, layers, max_positions)
     vectors = qkv_bias(heads) + hidden if config.switch("attention_bias", False) else 0
     if config.switch("use_qk_norm", False):
         vectors += 2 * heads.dim

@@ -164,6 +164,20 @@ class Model:
         return self.parameters_total - idle
 
     @property
+    def weight_payload_bits(self) -> int:
+        """Bits, without scales, that most of the streamed weights have."""
+        classes = [
+            (getattr(self, name), getattr(self, f"{name}_payload_bits"))
+            for name in ("query_output", "key_value", "ffn", "head")
+        ]
+        if self.experts:
+            classes.append((self.experts.elements, self.experts.payload_bits))
+        elements: dict[int, int] = {}
+        for count, bits in classes:
+            elements[bits] = elements.get(bits, 0) + count
+        return max(elements, key=elements.__getitem__)
+
+    @property
     def kv_bytes_per_token_growing(self) -> float:
         """Bytes each token adds for ever, at 16 bits per element: stores without a window. Whole where it is whole."""
         return _number(sum((group.bytes_per_token for group in self.groups if group.grows), Fraction()))

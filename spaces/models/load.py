@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -10,13 +11,17 @@ from pathlib import Path
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.models.assemble import assemble
 from kvwall.spaces.models.config import Config, parse_object
-from kvwall.spaces.models.formats import read_format
+from kvwall.spaces.models.formats import WeightFormat, read_format
 from kvwall.spaces.models.language import language_model
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.precision import read_dtype_bits
 from kvwall.spaces.models.refused import flag_drafts, refuse_foreign_keys
 
+_FORMAT_IN_NAME = re.compile(r"(?i:NVFP4|MXFP4|FP8|INT8|INT4|W4A16|W8A8|AWQ|GPTQ)")
+
 CATALOGUE = Path(__file__).resolve().parent.parent / "catalog" / "models"
+LARGEST_FILE = 4 * 1024 * 1024
+"""Bytes of a config.json, with room to spare for the longest lists of unquantized modules."""
 MODELOPT_FILE = "hf_quant_config.json"
 """NVIDIA ModelOpt states the weight format in this file beside the config, not inside it."""
 
@@ -67,9 +72,19 @@ def read_model(text: str, name: str, source: str, modelopt: str | None = None) -
     dtype_bits = read_dtype_bits(root, language)
     sibling = None if modelopt is None else Config(parse_object(modelopt, MODELOPT_FILE), MODELOPT_FILE, root)
     weight_format = read_format(root, language, sibling)
+    _flag_name(root, name, weight_format)
     root.settle()
     model = assemble(root, architecture, dtype_bits, weight_format)
     return replace(model, name=name, model_type=model_type, source=source, flags=tuple(dict.fromkeys(root.flags)))
+
+
+def _flag_name(root: Config, name: str, weight_format: WeightFormat | None) -> None:
+    found = _FORMAT_IN_NAME.search(name)
+    if found and weight_format is None:
+        root.flags.append(
+            f"the name says {found.group()} but neither config.json nor {MODELOPT_FILE} states a weight format: "
+            "plain dtype taken"
+        )
 
 
 @cache
@@ -85,7 +100,13 @@ def _from_file(file: Path, sibling: Path, name: str, source: str) -> Model:
 
 def _read_text(file: Path, name: str) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        if not file.is_file():  # a folder, a pipe or a device has no end, or none that is worth waiting for
+            raise InputError(f"{name}: cannot read {file}: it is no regular file: give the path of a config.json")
+        with file.open("rb") as stream:
+            content = stream.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise InputError(f"{name}: {file} is larger than {LARGEST_FILE} bytes: give a config.json, not its weights")
+        return content.decode("utf-8")
     except OSError as fault:
         raise InputError(f"{name}: cannot read {file}: {fault.strerror}") from fault
     except UnicodeDecodeError as fault:

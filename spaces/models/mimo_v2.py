@@ -6,7 +6,7 @@ from kvwall.spaces.models.architecture import Architecture, Block, Heads, qkv_bi
 from kvwall.spaces.models.config import Config
 from kvwall.spaces.models.decoder import attention, decoder, norms, read_frame
 from kvwall.spaces.models.heads import require_even_groups
-from kvwall.spaces.models.moe import MoERule, first_dense, read_moe
+from kvwall.spaces.models.moe import MoERule, first_dense, layer_flags, read_moe
 from kvwall.spaces.models.windows import FULL, SLIDING, layer_kinds
 
 _EXPERTS = MoERule(
@@ -62,9 +62,5 @@ def _kinds(config: Config, layers: int) -> tuple[str, ...]:
         if not kinds:
             config.missing.append("layer_types or hybrid_layer_pattern")
         return kinds or (FULL,) * layers
-    pattern = config.whole_numbers("hybrid_layer_pattern")
-    if len(pattern) != layers or not set(pattern) <= {0, 1}:
-        if not config.spoiled:
-            config.faults.add(f"{config.where}: hybrid_layer_pattern must be {layers} numbers, each 0 or 1")
-        return (FULL,) * layers
-    return tuple(SLIDING if each else FULL for each in pattern)
+    flags = layer_flags(config, "hybrid_layer_pattern", layers)
+    return tuple(SLIDING if flag else FULL for flag in flags)

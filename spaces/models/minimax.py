@@ -9,6 +9,7 @@ from kvwall.spaces.models.experts import Routed, moe_block, read_top_k
 from kvwall.spaces.models.heads import read_heads
 from kvwall.spaces.models.hybrid import LINEAR_NAMES, mixer_kinds
 from kvwall.spaces.models.linear import lightning_block
+from kvwall.spaces.models.moe import layer_flags
 
 
 def minimax(config: Config) -> Architecture:
@@ -35,9 +36,4 @@ def minimax(config: Config) -> Architecture:
 def _linear(config: Config, layers: int) -> tuple[bool, ...]:
     if not config.states("attn_type_list"):
         return tuple(kind in LINEAR_NAMES for kind in mixer_kinds(config, layers))
-    kinds = config.whole_numbers("attn_type_list")
-    if len(kinds) != layers or not set(kinds) <= {0, 1}:
-        if not config.spoiled:
-            config.faults.add(f"{config.where}: attn_type_list must be {layers} numbers, each 0 or 1")
-        return (False,) * layers
-    return tuple(kind == 0 for kind in kinds)
+    return tuple(flag == 0 for flag in layer_flags(config, "attn_type_list", layers))

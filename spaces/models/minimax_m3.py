@@ -9,7 +9,7 @@ from kvwall.spaces.models.config import Config
 from kvwall.spaces.models.decoder import attention, decoder, norms, read_frame
 from kvwall.spaces.models.heads import read_heads
 from kvwall.spaces.models.latent import Index
-from kvwall.spaces.models.moe import FFNs, MoERule, first_dense, read_moe
+from kvwall.spaces.models.moe import MoERule, first_dense, layer_flags, read_moe
 from kvwall.spaces.models.windows import FULL, layer_kinds
 
 SPARSE = "minimax_m3_sparse"
@@ -19,6 +19,7 @@ _EXPERTS = MoERule(
     shared_width="shared_intermediate_size",
     correction=True,
     dense_width="dense_intermediate_size",
+    sparse=first_dense(),
 )
 
 
@@ -36,7 +37,7 @@ def minimax_m3(config: Config) -> Architecture:
         (store,) = full.stores
         store = replace(store, kind="sparse", top_k=index.top_k, index_dim=index.dim, index_heads=index.heads)
         indexed = replace(full, stores=(store,)) + _index_block(hidden, index)
-    ffns = _ffns(config, hidden, frame.layers)
+    ffns = read_moe(config, _EXPERTS, hidden, frame.layers)
     layers = [
         (indexed if kind == SPARSE else full) + ffn + norms(hidden)
         for kind, ffn in zip(kinds, ffns.blocks, strict=True)
@@ -67,22 +68,4 @@ def _kinds(config: Config, sparse: Config | None, layers: int) -> tuple[str, ...
         if not kinds:
             config.missing.append("layer_types or sparse_attention_freq")
         return kinds or (FULL,) * layers
-    flags = sparse.whole_numbers("sparse_attention_freq")
-    return tuple(SPARSE if flag else FULL for flag in _checked(sparse, flags, "sparse_attention_freq", layers))
-
-
-def _ffns(config: Config, hidden: int, layers: int) -> FFNs:
-    """`moe_layer_freq` may be a list with a 1 for each MoE layer."""
-    rule = replace(_EXPERTS, sparse=first_dense())
-    if isinstance(config.value("moe_layer_freq"), list):
-        flags = _checked(config, config.whole_numbers("moe_layer_freq"), "moe_layer_freq", layers)
-        rule = replace(_EXPERTS, sparse=lambda *_: tuple(flag > 0 for flag in flags))
-    return read_moe(config, rule, hidden, layers)
-
-
-def _checked(config: Config, flags: tuple[int, ...], key: str, layers: int) -> tuple[int, ...]:
-    if len(flags) == layers and set(flags) <= {0, 1}:
-        return flags
-    if not config.spoiled:
-        config.faults.add(f"{config.where}: {key} must be {layers} numbers, each 0 or 1")
-    return (0,) * layers
+    return tuple(SPARSE if flag else FULL for flag in layer_flags(sparse, "sparse_attention_freq", layers))

@@ -91,18 +91,30 @@ def _read_routed(config: Config, rule: MoERule) -> Routed:
 
 
 def first_dense(key: str = "first_k_dense_replace", default: int = 0) -> SparseRule:
-    """The first layers are dense: so many as `key` says; a list `mlp_layer_types` wins."""
+    """The first layers are dense: so many as `key` says. A list `mlp_layer_types` wins, or `moe_layer_freq`."""
 
     def sparse(config: Config, layers: int) -> Sparse:
         dense = leading_dense(config, layers, key, default)
         kinds = layer_kinds(config, layers, ("dense", "sparse"), "mlp_layer_types")
         if kinds:
             return tuple(kind == "sparse" for kind in kinds)
-        if config.whole("moe_layer_freq", 1) != 1 and not isinstance(config.value("moe_layer_freq"), list):
+        if isinstance(config.value("moe_layer_freq"), list):
+            return tuple(flag > 0 for flag in layer_flags(config, "moe_layer_freq", layers))
+        if config.whole("moe_layer_freq", 1) != 1:
             config.refuse("a moe_layer_freq other than 1")
         return tuple(layer >= dense for layer in range(layers))
 
     return sparse
+
+
+def layer_flags(config: Config, key: str, layers: int) -> tuple[int, ...]:
+    """A list with a 0 or 1 for each layer; anything else is a fault."""
+    flags = config.whole_numbers(key)
+    if len(flags) == layers and set(flags) <= {0, 1}:
+        return flags
+    if not config.spoiled:
+        config.faults.add(f"{config.where}: {key} must be {layers} numbers, each 0 or 1")
+    return (0,) * layers
 
 
 def sparse_step(config: Config, layers: int) -> Sparse:

@@ -13,6 +13,8 @@ from kvwall.spaces.models.config import Config
 from kvwall.spaces.models.formats import WeightFormat
 
 DTYPE_BITS = {"bfloat16": 16, "float16": 16, "half": 16, "float32": 32, "float": 32}
+MOST_PATTERNS = 1_000
+"""Wildcards and regular expressions are tried on every matrix."""
 _PREFIXES = ("model.", "model.language_model.", "language_model.model.", "language_model.")
 _NOT_COUNTED = re.compile(r"norm|vision|projector|tower|embed|visual|lm_head|gate$|router|mtp|bias|conv1d")
 
@@ -111,6 +113,8 @@ class KeptModules:
         self._patterns: dict[str, re.Pattern[str]] = {}
         plain: list[str] = []
         for entry in entries:
+            if len(self._patterns) == MOST_PATTERNS:
+                raise InputError(f"more than {MOST_PATTERNS} patterns in the list of unquantized modules")
             if entry.startswith("re:"):
                 self._patterns[entry] = _compiled(entry)
             elif "*" in entry:

@@ -53,13 +53,14 @@ def read_windows(config: Config, rule: WindowRule, layers: int, max_positions: i
             config.flags.append("sliding_window present but use_sliding_window=false: full attention")
         return (None,) * layers
     stated = config.optional_count("sliding_window")
-    if stated is not None and max_positions is not None and stated >= max_positions:
-        config.flags.append(f"sliding_window {stated} is not shorter than the context: full attention")
+    if _idle(config, stated, max_positions):
         return (None,) * layers
     windowed = tuple(kind == SLIDING for kind in kinds) if kinds else _from_rule(config, rule, layers)
     if not any(windowed):
         return (None,) * layers
     window = stated or _absent_window(config, rule, kinds)
+    if stated is None and _idle(config, window, max_positions):
+        return (None,) * layers
     return tuple(window if has else None for has in windowed)
 
 
@@ -77,6 +78,13 @@ def layer_kinds(config: Config, layers: int, known: tuple[str, ...], key: str = 
             config.faults.add(f"{config.where}: {key} lists {len(kinds)} layers, the model has {layers}")
         return ()
     return kinds
+
+
+def _idle(config: Config, window: int | None, max_positions: int | None) -> bool:
+    if window is None or max_positions is None or window < max_positions:
+        return False
+    config.flags.append(f"sliding_window {window} is not shorter than the context: full attention")
+    return True
 
 
 def _from_rule(config: Config, rule: WindowRule, layers: int) -> tuple[bool, ...]:
