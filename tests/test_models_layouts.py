@@ -241,3 +241,11 @@ def test_layers_that_share_kv_read_it_and_store_nothing(shared: int, period: int
     assert model.layer_embedding == 100 * 12 * 4
     assert model.parameters_active == model.parameters_total - model.layer_embedding
     assert model.embedding_row == 64 + 12 * 4
+
+
+def test_a_sibling_file_wins_over_a_format_left_in_the_language_part() -> None:
+    stale = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+    config = json.dumps({"model_type": "mistral3", "text_config": LLAMA | {"quantization_config": stale}})
+    sibling = json.dumps({"quantization": {"quant_algo": "NVFP4", "group_size": 16}})
+    assert read_model(config, "tiny", "test").ffn_bits == 4 + 20 / 128
+    assert read_model(config, "tiny", "test", sibling).ffn_bits == 4.5

@@ -52,16 +52,16 @@ class WeightFormat:
 def read_format(root: Config, language: Config, sibling: Config | None) -> WeightFormat | None:
     """The format in force; None for a plain 16- or 32-bit checkpoint. Faults go to the config.
 
-    `quantization_config` at the top wins over the language part's own, and both over the sibling.
+    `quantization_config` at the top wins over the sibling file, and that over the language part's own,
+    which may be left from the checkpoint that was quantized anew.
     """
     weight_format = None
-    for holder in (root, language):
-        if holder.states("quantization_config"):
-            weight_format = _read(holder.section("quantization_config"))
-            break
-    else:
-        if sibling is not None:
-            weight_format = _modelopt(sibling.section("quantization"))
+    if root.states("quantization_config"):
+        weight_format = _read(root.section("quantization_config"))
+    elif sibling is not None:
+        weight_format = _modelopt(sibling.section("quantization"))
+    elif language.states("quantization_config"):
+        weight_format = _read(language.section("quantization_config"))
     return _with_expert_dtype(language, weight_format)
 
 
