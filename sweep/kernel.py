@@ -54,9 +54,14 @@ class Problem:
         }
         found = jax.eval_shape(lambda where: jax.tree.map(jnp.asarray, self.evaluation(where)), positions)
         return {
-            name: frozenset(dim for dim, size in zip(dims, array.shape, strict=False) if size > 1)
+            name: frozenset(dim for dim, size in zip(dims, _ranked(array.shape, rank), strict=True) if size > 1)
             for name, array in found.metrics.items()
         }
+
+
+def _ranked(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """A shape of this rank: a constant of lower rank varies along no dimension."""
+    return (1,) * (rank - len(shape)) + tuple(shape)
 
 
 def compile_options() -> dict[str, Any] | None:
@@ -108,7 +113,7 @@ class RowStatistics:
     admissible: np.ndarray[Any, Any]
     rejected: np.ndarray[Any, Any]
     best: np.ndarray[Any, Any]
-    """Per objective, sign * value, smaller is better; LARGE where no point of the row is admissible."""
+    """Per objective, sign * value, smaller is better; +inf where no point of the row is admissible."""
     above: np.ndarray[Any, Any]
     """Feasible points whose histogram metric is at least each edge."""
 

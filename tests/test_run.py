@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from kvwall.spaces.errors import InputError, NothingAdmissible
+from kvwall.spaces.errors import InputError
 from kvwall.sweep.cli import run
-from kvwall.sweep.run import run_sweep
+from kvwall.sweep.run import run_sweep, why_nothing
 from kvwall.sweep.store import open_front, open_results, open_summary
 from kvwall.sweep.study import Study
 
@@ -100,9 +100,8 @@ def test_a_changed_study_is_refused_with_the_difference(finished):
 
 def test_contradictory_constraints_say_which_kills_how_many(tmp_path):
     text = STUDY.replace("[constraints]", "[constraints]\ntokens_per_second = { min = 1e9 }")
-    with pytest.raises(NothingAdmissible) as caught:
-        run_sweep(Study.from_text(text), tmp_path / "none")
-    said = " ".join(caught.value.faults)
+    assert run_sweep(Study.from_text(text), tmp_path / "none").admissible == 0
+    said = " ".join(why_nothing(tmp_path / "none"))
     feasible = int(open_summary(tmp_path / "none")["feasible"])
     assert f"tokens_per_second >= 1e+09 alone rejects {feasible:,} of the {feasible:,} feasible points" in said
     assert open_front(tmp_path / "none").sizes["point"] == 0
@@ -128,6 +127,15 @@ def test_command_prints_one_json_object_and_exit_codes(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "-16" in said
     assert "mi300x" in said
+
+
+def test_nothing_admissible_prints_its_result_and_exits_with_3(tmp_path, capsys):
+    path = tmp_path / "small.toml"
+    path.write_text(STUDY.replace("[constraints]", "[constraints]\ntokens_per_second = { min = 1e9 }"))
+    assert run(["sweep", str(path), "--out", str(tmp_path / "out"), "--json"]) == 3
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["admissible"] == 0
+    assert "alone rejects" in printed.err
 
 
 def test_dry_run_writes_nothing(tmp_path, capsys):

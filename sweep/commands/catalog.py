@@ -8,12 +8,18 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from kvwall.spaces.figures import display
 from kvwall.sweep.catalog import SECTIONS, Entry, section_named
-from kvwall.sweep.readable import bytes_text, number_text
+from kvwall.sweep.readable import number_text, rounded_text
 from kvwall.sweep.terminal import new_table, terminal
 
-_FIGURES: Final = ("memory_capacity", "memory_bandwidth", "bf16_flops", "scale_up_bandwidth", "host_link_bandwidth")
+_FIGURES: Final[Mapping[str, tuple[str, float]]] = {
+    "memory_capacity": ("memory\nGB", 1e9),
+    "memory_bandwidth": ("bandwidth\nTB/s", 1e12),
+    "bf16_flops": ("BF16\nTFLOP/s", 1e12),
+    "scale_up_bandwidth": ("scale-up\nGB/s", 1e9),
+    "host_link_bandwidth": ("host link\nGB/s", 1e9),
+}
+"""Figures that the list of chips shows: heading with the unit, and what the unit is in SI."""
 
 
 def command(
@@ -60,22 +66,24 @@ def _print_table(headings: Mapping[str, bool], rows: Sequence[Sequence[str]]) ->
     table = new_table(console)
     for heading, numbers in headings.items():
         first = heading == next(iter(headings))
-        table.add_column(heading, justify="right" if numbers else "left", overflow="fold", no_wrap=first)
+        table.add_column(heading, justify="right" if numbers else "left", overflow="fold", no_wrap=first or numbers)
     for row in rows:
         table.add_row(*row)
     console.print(table)
 
 
 def _hardware(entries: Sequence[Entry]) -> None:
-    def shown(entry: Entry, field: str) -> str:
-        return display(field, entry[field]) if entry[field] is not None else "-"
+    def shown(entry: Entry, field: str, unit: float) -> str:
+        return rounded_text(entry[field] / unit) if entry[field] is not None else "-"
 
-    headings = {"name": False, "memory": True, "bandwidth": True, "BF16": True, "scale-up": True, "host link": True}
     rows = [
-        [entry["name"] + ("" if entry["status"] == "shipping" else " *"), *(shown(entry, field) for field in _FIGURES)]
+        [
+            entry["name"] + ("" if entry["status"] == "shipping" else " *"),
+            *(shown(entry, field, unit) for field, (_, unit) in _FIGURES.items()),
+        ]
         for entry in entries
     ]
-    _print_table(headings, rows)
+    _print_table({"name": False, **dict.fromkeys((heading for heading, _ in _FIGURES.values()), True)}, rows)
     terminal().print("* announced, not shipping    - no source states it (give it with --assume)", style="dim")
 
 
@@ -84,9 +92,12 @@ def _models(entries: Sequence[Entry]) -> None:
     for entry in entries:
         if entry["supported"]:
             limit = number_text(entry["max_positions"]) if entry["max_positions"] else "-"
-            size, kv = f"{entry['parameters_total'] / 1e9:,.2f}e9", bytes_text(entry["kv_bytes_per_token_all_layers"])
-            rows.append([entry["name"], size, kv, limit, f"{entry['weight_bits']} bit"])
-    _print_table({"name": False, "parameters": True, "KV per token": True, "context": True, "weights": True}, rows)
+            size, kv = entry["parameters_total"] / 1e9, entry["kv_bytes_per_token_all_layers"] / 1e3
+            rows.append(
+                [entry["name"], rounded_text(size), rounded_text(kv), limit, rounded_text(entry["weight_bits"])]
+            )
+    headings = ("param.\n1e9", "KV/token\nkB", "context\ntokens", "bits")
+    _print_table({"name": False, **dict.fromkeys(headings, True)}, rows)
     console = terminal()
     console.print("\nLayouts not supported yet:")
     for entry in entries:

@@ -17,8 +17,10 @@ from kvwall.spaces.axes import Value
 from kvwall.spaces.space import Space
 from kvwall.sweep.kernel import Problem, compile_options, masks
 from kvwall.sweep.layout import MOST_COLUMNS, Layout
-from kvwall.sweep.reduction import LARGE
 from kvwall.sweep.study import Study
+
+LARGE = np.float32(np.inf)
+"""Stands for no admissible design."""
 
 GROUPED = ("model", "hardware", "context")
 MOST_POINTS = 4_000_000_000
