@@ -198,7 +198,7 @@ class QualityCurves:
             slope=column(lambda curve: curve.slope),
             floor=column(lambda curve: curve.floor),
             spread=_spread(self.upper_shift("weight", "", confidence)),
-            log_ratio=np.array([task == "perplexity" for task in TASKS]),
+            log_ratio=_log_ratio(),
         )
 
     def upper_shift(self, remedy: str, curve: str, confidence: float) -> NDArray[np.float32]:
@@ -221,6 +221,10 @@ class QualityCurves:
 
 def _float32(values: object) -> NDArray[np.float32]:
     return np.asarray(values, dtype=np.float32)
+
+
+def _log_ratio() -> Leaf:
+    return np.array([task == "perplexity" for task in TASKS])
 
 
 def _spread(shift: NDArray[np.float32]) -> Leaf:

@@ -83,8 +83,11 @@ def compile_options() -> dict[str, Any] | None:
 def masks(problem: Problem, found: Evaluation) -> tuple[Any, Any, list[Any]]:
     """(feasible, admissible, per constraint: feasible but rejected by it)."""
     feasible = found.labels["status"] == STATUS_OK
-    kept = [_within(constraint, found) for constraint in problem.constraints]
-    usable = [found.sourced[objective.metric] for objective in problem.objectives]
+    kept = [
+        jnp.logical_and(found.sourced[constraint.metric], constraint.allows(found.metrics[constraint.metric]))
+        for constraint in problem.constraints
+    ]
+    usable = [_stated(found, objective.metric) for objective in problem.objectives]
     admissible = reduce(jnp.logical_and, [*kept, *usable], feasible)
     return feasible, admissible, [jnp.logical_and(feasible, jnp.logical_not(one)) for one in kept]
 
@@ -94,13 +97,9 @@ def counted(label: str, found: Evaluation) -> Any:
     return np.asarray(True) if label == "status" else computed(found.labels["status"])
 
 
-def _within(constraint: Constraint, found: Evaluation) -> Any:
-    value, within = found.metrics[constraint.metric], found.sourced[constraint.metric]
-    if constraint.low is not None:
-        within = jnp.logical_and(within, value >= constraint.low)
-    if constraint.high is not None:
-        within = jnp.logical_and(within, value <= constraint.high)
-    return within
+def _stated(found: Evaluation, metric: str) -> Any:
+    """Whether a metric is a number: it has its sources, and did not overflow into NaN."""
+    return jnp.logical_and(found.sourced[metric], jnp.logical_not(jnp.isnan(found.metrics[metric])))
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from kvwall.objectives.register import LABELS, metric_named
 from kvwall.spaces.errors import Faults, InputError
-from kvwall.sweep.objective import Objective
+from kvwall.sweep.front import Front
+from kvwall.sweep.objective import Objective, signed
 from kvwall.sweep.store import open_front, open_results
 from kvwall.sweep.store.front_file import ROW, front_image
-from kvwall.sweep.stored_front import DesignFront, admissible, front_of_stored, signed
+from kvwall.sweep.stored_front import admissible, front_of_stored
 from kvwall.sweep.study import Study
 
 EXACT: Final = "exact front of the whole grid"
@@ -147,7 +148,7 @@ def _front_of_rows(study: Study, objectives: Sequence[Objective], rows: xr.Datas
     """Rows of a front that stay non-dominated by other objectives; of those that tie the first, with how many do."""
     found = {str(name): array.values for name, array in rows.data_vars.items()}
     kept = np.flatnonzero(admissible(study.constraints, objectives, found))
-    front = DesignFront(len(objectives))
+    front = Front(len(objectives), np.float64)
     front.add(signed(objectives, found)[kept], kept)
     order = np.argsort(front.index)
     return _answer(rows.isel({ROW: front.index[order]}), objectives, basis, front.multiplicity[order])

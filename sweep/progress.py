@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
+from kvwall.sweep import interrupt
+
 _SECONDS_BETWEEN_LINES = 5.0
 
 
@@ -18,7 +20,7 @@ class Watch(Protocol):
         """A new piece of work begins; `total` in `unit`, so much of it done by an earlier run."""
 
     def update(self, done: int) -> None:
-        """So much of the stage is done."""
+        """So much of the stage is done. Raises KeyboardInterrupt if the user has asked to stop."""
 
 
 class Silent:
@@ -64,6 +66,7 @@ class LineWatch:
 
     def update(self, done: int) -> None:
         """A line, when the last one is long enough ago or the stage is complete."""
+        interrupt.check()
         now = time.monotonic()
         if now - self._said >= _SECONDS_BETWEEN_LINES or done >= self._stage.total > 0:
             self._said = now
@@ -101,6 +104,7 @@ class BarWatch:
 
     def update(self, done: int) -> None:
         """Move the bar."""
+        interrupt.check()
         self._bars.update(self._bar, completed=done, status=self._stage.status(done))
 
 

@@ -76,12 +76,13 @@ def run_sweep(study: Study, out: Path | None = None, watch: Watch | None = None)
 
 def _run(study: Study, folder: ResultsFolder, watch: Watch) -> SweepResult:
     problem = problem_of(study)
+    stream = Stream(problem)  # refuses what cannot be streamed before anything is stored
     began = time.perf_counter()
     stored = _store(study, problem, folder, watch)
     storing = time.perf_counter() - began
     done = _finished(folder.path, study.spec_hash)
     if done is None:
-        streamed = _stream(study, problem, folder, watch)
+        streamed = _stream(study, stream, folder, watch)
         folder.write_summary(streamed.summary)
         table = front_table(problem, streamed.front)
         folder.write_front(table)
@@ -148,8 +149,7 @@ def _store(study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) 
     return plan.size
 
 
-def _stream(study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) -> Streamed:
-    stream = Stream(problem)
+def _stream(study: Study, stream: Stream, folder: ResultsFolder, watch: Watch) -> Streamed:
     watch.stage("compiling", 1, "study")
     stream.compile()
     watch.update(1)
@@ -175,8 +175,8 @@ class _CheckpointKeeper:
     def last(self) -> Mapping[str, np.ndarray[Any, Any]] | None:
         return checkpoint.load(self._folder, self._spec_hash)
 
-    def offer(self, arrays: Callable[[], dict[str, np.ndarray[Any, Any]]]) -> None:
-        if time.monotonic() - self._kept >= _SECONDS_BETWEEN_CHECKPOINTS:
+    def offer(self, arrays: Callable[[], dict[str, np.ndarray[Any, Any]]], complete: bool = False) -> None:
+        if complete or time.monotonic() - self._kept >= _SECONDS_BETWEEN_CHECKPOINTS:
             checkpoint.save(self._folder, self._spec_hash, arrays())
             self._kept = time.monotonic()
 
@@ -205,11 +205,12 @@ def front_table(problem: Problem, front: Front) -> FrontTable:
 def _without_dust(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The values to 40 bits: float64 too computes equal quantities with different last bits."""
     mantissa, exponent = np.frexp(values)
-    return np.ldexp(np.round(mantissa * 2.0**40) * 2.0**-40, exponent)
+    rounded: np.ndarray[Any, Any] = np.ldexp(np.round(mantissa * 2.0**40) * 2.0**-40, exponent)
+    return rounded
 
 
-def why_nothing(folder: str | Path) -> list[str]:
-    """Sentences that say what rules everything out: the status of most points, then each constraint."""
+def why_nothing(study: Study, folder: str | Path) -> list[str]:
+    """Sentences that say what rules everything out: statuses, each constraint, objectives that no source allows."""
     summary = open_summary(folder)
     points, feasible = int(summary["points"]), int(summary["feasible"])
     statuses = zip(summary["status"].values, summary["status_count"].values, strict=True)
@@ -219,4 +220,8 @@ def why_nothing(folder: str | Path) -> list[str]:
     if "constraint" in summary:
         for name, count in zip(summary["constraint"].values, summary["rejected"].values, strict=True):
             said.append(f"constraint {name} alone rejects {int(count):,} of the {feasible:,} feasible points")
+    for objective in study.objectives:
+        extremes = [summary[name] for name in summary if str(name).startswith(f"{objective.metric}_lowest_by_")]
+        if extremes and all(bool(np.all(np.isnan(extreme))) for extreme in extremes):
+            said.append(f"objective {objective.metric} has no value anywhere: a figure it needs has no source")
     return said

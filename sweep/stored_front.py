@@ -15,7 +15,7 @@ from kvwall.objectives.register import STATUS_OK, metric_register
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.front import Front
 from kvwall.sweep.kernel import Problem
-from kvwall.sweep.objective import Constraint, Objective
+from kvwall.sweep.objective import Constraint, Objective, signed
 from kvwall.sweep.points import evaluate_designs
 from kvwall.sweep.results import FrontTable
 from kvwall.sweep.run import front_table, problem_of
@@ -32,29 +32,11 @@ _LARGEST: Final = float(np.finfo(np.float32).max)
 Floats = NDArray[np.float64]
 
 
-class DesignFront(Front):
-    """A front that compares what it is given as it is, in float64, not rounded to float32."""
-
-    def add(self, values: NDArray[Any], index: NDArray[Any]) -> None:
-        """Take in points: objective vectors of shape (n, objectives) and their indices."""
-        if len(index):
-            self._settle(
-                np.concatenate([self.values, np.asarray(values, np.float64) + 0.0]),  # + 0.0: no negative zeros
-                np.concatenate([self.index, index]),
-                np.concatenate([self.multiplicity, np.ones(len(index), np.int64)]),
-            )
-
-
-def signed(objectives: Sequence[Objective], metrics: Mapping[str, NDArray[Any]]) -> Floats:
-    """Each objective's sign * value, smaller is better, shape (designs, objectives)."""
-    return np.stack([one.sign * np.asarray(metrics[one.metric], np.float64) for one in objectives], axis=1)
-
-
 def admissible(
     constraints: Sequence[Constraint], objectives: Sequence[Objective], found: Mapping[str, NDArray[Any]]
 ) -> NDArray[np.bool_]:
     """Of each design, whether it is feasible, inside the constraints, and has all objectives: the engine's rule."""
-    kept = np.asarray(found["status"]) == STATUS_OK
+    kept: NDArray[np.bool_] = np.asarray(found["status"]) == STATUS_OK
     for constraint in constraints:
         kept &= constraint.allows(np.asarray(found[constraint.metric], np.float64))
     for objective in objectives:
@@ -78,12 +60,12 @@ class _StoredSearch:
 
     def __init__(self, study: Study, objectives: Sequence[Objective]) -> None:
         self.problem: Problem = replace(problem_of(study), objectives=tuple(objectives))
-        self.front = DesignFront(len(objectives))
+        self.front = Front(len(objectives), np.float64)
         self._inexact = np.zeros(len(objectives), dtype=bool)
 
     def look(self, block: xr.Dataset, start: int, grid_index: _GridIndices) -> None:
         """Take in a block whose first point has this flat position; most promising points first."""
-        columns = {str(name): np.asarray(array.values).ravel() for name, array in block.data_vars.items()}
+        columns = {str(name): np.asarray(block[name].values).ravel() for name in block.data_vars}
         possible = np.flatnonzero(self._possible(columns))
         best = self._best(columns, possible)
         order = np.argsort(best[:, 0], kind="stable")

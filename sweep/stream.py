@@ -41,8 +41,8 @@ class Keeper(Protocol):
     def last(self) -> Mapping[str, np.ndarray[Any, Any]] | None:
         """The last state of this very stream, if there is one."""
 
-    def offer(self, arrays: Callable[[], dict[str, np.ndarray[Any, Any]]]) -> None:
-        """Take the state, or not if it is too soon; calling `arrays` gives it."""
+    def offer(self, arrays: Callable[[], dict[str, np.ndarray[Any, Any]]], complete: bool = False) -> None:
+        """Take the state, or not if it is too soon and not complete; calling `arrays` gives it."""
 
 
 @dataclass
@@ -161,6 +161,8 @@ class Stream:
             state.by_column.add(first_row, found)
             state.other_rows = first_row + len(found.low)
             self._report(state, progress, keep)
+        if keep:
+            keep.offer(state.arrays, complete=True)
         return Streamed(
             front=state.front,
             summary=self._summary(state.by_row, state.by_column),

@@ -13,12 +13,13 @@ from kvwall.objectives.register import metric_register
 from kvwall.spaces.axes import AXES
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.cli import run
+from kvwall.sweep.front import Front
 from kvwall.sweep.kernel import Problem
-from kvwall.sweep.objective import Constraint, Objective
+from kvwall.sweep.objective import Constraint, Objective, signed
 from kvwall.sweep.pareto import EXACT, OF_DATASET, OF_FRONT, SLICE, pareto, read_objectives
 from kvwall.sweep.points import evaluate_designs
 from kvwall.sweep.store import open_front, open_results
-from kvwall.sweep.stored_front import DesignFront, admissible, signed
+from kvwall.sweep.stored_front import admissible
 from kvwall.sweep.study import Study
 from tests.finished_sweeps import NOTHING, TWO_CHIPS, swept
 
@@ -37,6 +38,7 @@ def brute_force(study: Study, objectives: list[Objective], index: np.ndarray) ->
         kept &= found[one.metric] <= (np.inf if one.high is None else one.high)
     kept &= ~np.any([np.isnan(found[one.metric]) for one in objectives], axis=0)
     values = np.stack([one.sign * found[one.metric][kept] for one in objectives], axis=1)
+    values = np.vectorize(lambda value: float(f"{value:.10e}"))(values)  # equal but for the last bits is equal
     at_most = (values[:, None, :] <= values[None, :, :]).all(axis=2)
     below = (values[:, None, :] < values[None, :, :]).any(axis=2)
     best = ~(at_most & below).any(axis=0)
@@ -156,7 +158,7 @@ def test_infinities_are_compared_like_numbers_and_unknown_values_are_out() -> No
     longest, at_least = [Objective("max_context", "maximize")], [Constraint("max_context", low=5.0)]
     assert admissible((), longest, found).tolist() == [True, True, False, True]
     assert admissible(at_least, (), found).tolist() == [True, True, False, False]
-    front = DesignFront(1)
+    front = Front(1, np.float64)
     front.add(signed(longest, found)[[0, 1, 3]], np.arange(3))
     assert front.index.tolist() == [0]
 

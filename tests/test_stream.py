@@ -197,7 +197,7 @@ class Keeper:
     def last(self):
         return self.kept
 
-    def offer(self, arrays):
+    def offer(self, arrays, complete=False):
         self.offers += 1
         self.kept = {name: np.array(array) for name, array in arrays().items()}
         if self.offers == self.stop_at:

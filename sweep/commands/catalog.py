@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -60,13 +60,16 @@ def _overview(json: bool) -> None:
         console.print(f"{section:10}{count:4}   kvwall catalog {section}")
 
 
-def _print_table(headings: Mapping[str, bool], rows: Sequence[Sequence[str]]) -> None:
-    """A table; a heading is True where its column is numbers."""
+Kind = Literal["word", "number", "text"]
+"""What a column holds; only text is broken into lines."""
+
+
+def _print_table(headings: Mapping[str, Kind], rows: Sequence[Sequence[str]]) -> None:
     console = terminal()
     table = new_table(console)
-    for heading, numbers in headings.items():
-        first = heading == next(iter(headings))
-        table.add_column(heading, justify="right" if numbers else "left", overflow="fold", no_wrap=first or numbers)
+    for heading, kind in headings.items():
+        justify: Literal["left", "right"] = "right" if kind == "number" else "left"
+        table.add_column(heading, justify=justify, overflow="fold", no_wrap=kind != "text")
     for row in rows:
         table.add_row(*row)
     console.print(table)
@@ -83,7 +86,7 @@ def _hardware(entries: Sequence[Entry]) -> None:
         ]
         for entry in entries
     ]
-    _print_table({"name": False, **dict.fromkeys((heading for heading, _ in _FIGURES.values()), True)}, rows)
+    _print_table({"name": "word", **{heading: "number" for heading, _ in _FIGURES.values()}}, rows)
     terminal().print("* announced, not shipping    - no source states it (give it with --assume)", style="dim")
 
 
@@ -93,11 +96,10 @@ def _models(entries: Sequence[Entry]) -> None:
         if entry["supported"]:
             limit = number_text(entry["max_positions"]) if entry["max_positions"] else "-"
             size, kv = entry["parameters_total"] / 1e9, entry["kv_bytes_per_token_all_layers"] / 1e3
-            rows.append(
-                [entry["name"], rounded_text(size), rounded_text(kv), limit, rounded_text(entry["weight_bits"])]
-            )
-    headings = ("param.\n1e9", "KV/token\nkB", "context\ntokens", "bits")
-    _print_table({"name": False, **dict.fromkeys(headings, True)}, rows)
+            bits = rounded_text(entry["weight_bits"])
+            rows.append([entry["name"], rounded_text(size), rounded_text(kv), limit, bits])
+    headings = ("param.\n1e9", "KV kB\n/token", "context\ntokens", "bits")
+    _print_table({"name": "word", **{heading: "number" for heading in headings}}, rows)
     console = terminal()
     console.print("\nLayouts not supported yet:")
     for entry in entries:
@@ -111,30 +113,31 @@ def _axes(entries: Sequence[Entry]) -> None:
         [e["name"], "required" if e["required"] else number_text(e["neutral"]), e["meaning"], e["allowed"]]
         for e in built
     ]
-    _print_table({"axis": False, "neutral": False, "meaning": False, "allowed": False}, rows)
+    _print_table({"axis": "word", "neutral": "word", "meaning": "text", "allowed": "text"}, rows)
     absent = ", ".join(entry["name"] for entry in entries if not entry["supported"])
     terminal().print(f"Not supported yet: {absent}.", style="dim")
 
 
 def _metrics(entries: Sequence[Entry]) -> None:
     rows = [
-        [entry["name"], entry.get("unit", ""), entry.get("meaning") or f"null: {entry['reason']}", _values(entry)]
-        for entry in entries
+        [entry["name"], entry.get("unit", ""), entry.get("evidence", ""), _metric_meaning(entry)] for entry in entries
     ]
-    _print_table({"name": False, "unit": False, "meaning": False, "evidence or values": False}, rows)
+    _print_table({"name": "word", "unit": "word", "evidence": "word", "meaning": "text"}, rows)
 
 
-def _values(entry: Entry) -> str:
-    return str(entry.get("evidence") or ", ".join(entry.get("values", [])))
+def _metric_meaning(entry: Entry) -> str:
+    if "reason" in entry:
+        return f"null: {entry['reason']}"
+    return f"{entry['meaning']}: {', '.join(entry['values'])}" if "values" in entry else str(entry["meaning"])
 
 
 def _engines(entries: Sequence[Entry]) -> None:
-    _print_table({"name": False, "meaning": False}, [[entry["name"], entry["meaning"]] for entry in entries])
+    _print_table({"name": "word", "meaning": "text"}, [[entry["name"], entry["meaning"]] for entry in entries])
 
 
 def _studies(entries: Sequence[Entry]) -> None:
     rows = [[e["name"], f"{e['points']:,}", e["mode"], "; ".join(e["objectives"])] for e in entries]
-    _print_table({"name": False, "points": True, "mode": False, "objectives": False}, rows)
+    _print_table({"name": "word", "points": "number", "mode": "word", "objectives": "text"}, rows)
 
 
 _TABLES: Final[Mapping[str, Callable[[Sequence[Entry]], None]]] = {

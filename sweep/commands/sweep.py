@@ -54,7 +54,7 @@ def command(
     else:
         _say(result, study)
     if result.admissible == 0:
-        raise NothingAdmissible(why_nothing(result.out))
+        raise NothingAdmissible(why_nothing(loaded, result.out))
 
 
 def _say(result: SweepResult, study: str) -> None:
