@@ -7,7 +7,7 @@ The public API, each name imported when it is first used:
     kv.evaluate(model="meta-llama/Llama-3.3-70B-Instruct", hardware="h100-sxm", context=131072, tensor_parallel=8)
     kv.crossover(model="paper/llama-3-70b", hardware="paper/h100", batch=[1, 32])
     study = kv.Study.load("memory-wall")
-    kv.sweep(study); kv.open("outputs/memory-wall"); kv.pareto(dataset); kv.optimize(study)
+    kv.sweep(study); kv.open("outputs/memory-wall"); kv.pareto("outputs/memory-wall"); kv.optimize(study)
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from kvwall.spaces.errors import InputError
     from kvwall.sweep.crossover import CrossoverRow, crossover
     from kvwall.sweep.evaluate import DesignReport, evaluate
+    from kvwall.sweep.pareto import pareto
+    from kvwall.sweep.search import optimize
     from kvwall.sweep.study import Study
 
     def open(path: str | Path) -> xr.Dataset:

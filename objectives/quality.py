@@ -15,30 +15,6 @@ from kvwall.spaces.quality import BitCurve, EvictionCurve, QualityParameters, We
 from kvwall.spaces.units import Bits, Flag, Ratio, Real
 
 
-def quantization_loss(key_bits: Bits, value_bits: Bits, parameters: BitCurve) -> Ratio:
-    """Central loss of a KV cache at these payload bits; 0 at 16 bits and above.
-
-    Source: rows of published KV quantization results, `spaces/catalog/quality/rows.parquet`.
-    """
-    return loss_from_hazard(quantization_hazard(key_bits, value_bits, parameters), parameters.log_ratio)
-
-
-def eviction_loss(kept_fraction: Ratio, parameters: EvictionCurve) -> Ratio:
-    """Central loss when this fraction of the context's tokens is kept, in (0, 1]; 0 when all are.
-
-    Source: rows of published eviction results, `spaces/catalog/quality/rows.parquet`.
-    """
-    return loss_from_hazard(eviction_hazard(kept_fraction, parameters), parameters.log_ratio)
-
-
-def weight_loss(weight_bits: Bits, parameters: WeightCurve) -> Ratio:
-    """Central loss of weights at this many bits per weight; 0 at 16 bits and above.
-
-    Source: rows of published weight quantization results, `spaces/catalog/quality/rows.parquet`.
-    """
-    return loss_from_hazard(weight_hazard(weight_bits, parameters), parameters.log_ratio)
-
-
 def composed_loss(
     key_bits: Bits, value_bits: Bits, kept_fraction: Ratio, weight_bits: Bits, parameters: QualityParameters
 ) -> Ratio:
@@ -63,11 +39,6 @@ def composed_loss_upper(
     return loss_from_hazard(hazard, parameters.weight.log_ratio)
 
 
-def retrieval_loss(easy: Ratio, hard: Ratio) -> Ratio:
-    """Loss of the task `retrieval`: the worse of the two needle classes."""
-    return jnp.maximum(easy, hard)
-
-
 def loss_from_hazard(hazard: Real, log_ratio: Flag) -> Ratio:
     """1 - exp(-hazard) in [0, 1], or the hazard itself where the task's loss is a ln-ratio.
 
@@ -78,7 +49,10 @@ def loss_from_hazard(hazard: Real, log_ratio: Flag) -> Ratio:
 
 
 def quantization_hazard(key_bits: Bits, value_bits: Bits, parameters: BitCurve) -> Real:
-    """Hazard of KV payload bits, K and V each with its own term."""
+    """Hazard of KV payload bits, K and V each with its own term; 0 at 16 bits and above.
+
+    Source: rows of published KV quantization results, `spaces/catalog/quality/rows.parquet`.
+    """
     half_floor = parameters.floor / 2
     return _bit_hazard(key_bits, parameters.key_scale, parameters.slope, half_floor) + _bit_hazard(
         value_bits, parameters.value_scale, parameters.slope, half_floor
@@ -86,7 +60,10 @@ def quantization_hazard(key_bits: Bits, value_bits: Bits, parameters: BitCurve) 
 
 
 def weight_hazard(weight_bits: Bits, parameters: WeightCurve) -> Real:
-    """Hazard of bits per weight."""
+    """Hazard of bits per weight; 0 at 16 bits and above.
+
+    Source: rows of published weight quantization results, `spaces/catalog/quality/rows.parquet`.
+    """
     return _bit_hazard(weight_bits, parameters.scale, parameters.slope, parameters.floor)
 
 
@@ -94,6 +71,7 @@ def eviction_hazard(kept_fraction: Ratio, parameters: EvictionCurve) -> Real:
     """-ln(1 - ceiling*w/(1 + w)), w = (u/half)^exponent, u = (1 - r)/r.
 
     At r = 1 the value and the gradient are 0 (the exponent is at least 1; at exactly 1 the left derivative is not 0).
+    Source: rows of published eviction results, `spaces/catalog/quality/rows.parquet`.
     """
     evicts = kept_fraction < 1
     kept = jnp.where(evicts, kept_fraction, 0.5)  # a harmless stand-in keeps the unused branch's gradient finite

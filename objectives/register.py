@@ -30,6 +30,8 @@ class Metric:
     unit: str
     meaning: str
     evidence: str = "derived"
+    rounding: float = 0.0
+    """What float32 may be off by, beyond a relative error, where the metric is a difference of larger numbers."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,8 @@ def unit_of(law: Callable[..., object]) -> str:
     return declared[0]
 
 
-def _metric(law: Callable[..., Real], sourced: Callable[[Design], Flag]) -> Metric:
-    return Metric(law.__name__, law, sourced, unit_of(law), _first_sentence(law))
+def _metric(law: Callable[..., Real], sourced: Callable[[Design], Flag], rounding: float = 0.0) -> Metric:
+    return Metric(law.__name__, law, sourced, unit_of(law), _first_sentence(law), rounding=rounding)
 
 
 def _first_sentence(law: Callable[..., object]) -> str:
@@ -85,7 +87,7 @@ _STEP_METRICS = (
     _metric(metrics.kv_bytes_read, status.always),
     _metric(metrics.kv_bytes_stored, status.always),
     _metric(metrics.kv_bytes_reserved, status.always),
-    _metric(metrics.memory_margin, status.always),
+    _metric(metrics.memory_margin, status.always, rounding=1e6),
     _metric(metrics.max_batch, status.always),
     _metric(metrics.max_context, status.always),
     _metric(metrics.arithmetic_intensity, status.always),
@@ -93,7 +95,7 @@ _STEP_METRICS = (
     _metric(metrics.energy_per_token, status.energy_sourced),
     _metric(metrics.cost_per_million_tokens, status.cost_sourced),
     _metric(metrics.crossover_context_bytes, status.always),
-    _metric(metrics.regime_distance, status.step_sourced),
+    _metric(metrics.regime_distance, status.step_sourced, rounding=1e-5),
 )
 
 _LABELS = (

@@ -11,7 +11,10 @@ from kvwall.spaces.design import Design, Groups
 from kvwall.spaces.units import Bits, Bytes, Code, Count, Flag
 
 STATUSES = ("not_computed", "ok", "memory", "layout", "unsourced_input", "veto")
-"""Status codes; of several reasons the one that no tuning can lift comes first: layout, unsourced_input, memory."""
+"""Status codes; of several reasons the one that no tuning can lift comes first: layout, unsourced_input, memory.
+
+`veto` is reserved for remedies that are known to collapse: no law gives it yet.
+"""
 
 
 def layout_possible(groups: Groups, devices: Count, scale_up_domain: Count) -> Flag:

@@ -109,7 +109,7 @@ _ALL = (
     Axis("residual_window", "int", 0, "recent tokens kept at 16 bits", 0, _MOST_TOKENS),
     Axis("outlier_fraction", "real", 0.0, "share of KV elements kept apart at 32 bits", 0, 1),
     Axis("quantizer", "name", "structure_aware", "quality family of the KV quantizer", names=QUANTIZERS),
-    Axis("retention", "real", 1.0, "fraction of tokens kept", 0, 1, low_excluded=True),
+    Axis("retention", "real", 1.0, "fraction of tokens kept", 1e-6, 1),
     Axis("sink_tokens", "int", 0, "first tokens, always kept", 0, _MOST_TOKENS),
     Axis("recent_tokens", "int", 0, "last tokens, always kept", 0, _MOST_TOKENS),
     Axis("evictor", "name", "query_aware", "quality family of the eviction method", names=EVICTORS),

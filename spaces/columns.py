@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 import jax
@@ -44,6 +44,35 @@ _SECONDS_PER_HOUR = 3600.0
 _NO_LAYERS = LayerGroup(layers=0, query_heads=1, kv_heads=1, key_dim=0, value_dim=0)
 _NO_EXPERTS = RoutedExperts(layers=0, experts=1, active=1, elements_per_expert=0, bits=16, payload_bits=16)
 _CHECKPOINT_FORMAT = 0.0
+
+_RECORDS: Mapping[str, type[Any]] = {
+    "workload": Workload,
+    "precision": Precision,
+    "kv_format": KVFormat,
+    "eviction": Eviction,
+    "placement": Placement,
+    "parallel": Parallel,
+}
+NUMBER_FIELDS: Mapping[str, tuple[str, str]] = {
+    "batch": ("workload", "batch"),
+    "context": ("workload", "context"),
+    "output_tokens": ("workload", "output_tokens"),
+    "weight_bits": ("precision", "weight_bits"),
+    "activation_bits": ("precision", "activation_bits"),
+    "key_bits": ("kv_format", "key_bits"),
+    "value_bits": ("kv_format", "value_bits"),
+    "kv_group_size": ("kv_format", "group_size"),
+    "scale_bits": ("kv_format", "scale_bits"),
+    "zero_bits": ("kv_format", "zero_bits"),
+    "residual_window": ("kv_format", "residual_window"),
+    "outlier_fraction": ("kv_format", "outlier_fraction"),
+    "retention": ("eviction", "retention"),
+    "sink_tokens": ("eviction", "sink_tokens"),
+    "recent_tokens": ("eviction", "recent_tokens"),
+    "placement_host": ("placement", "host"),
+    "tensor_parallel": ("parallel", "tensor"),
+}
+"""Numeric axis -> record and field of a Design; `utilisation` is a field of the Design itself."""
 
 _T = TypeVar("_T")
 
@@ -120,19 +149,13 @@ class Columns:
         def number(axis: str) -> Any:
             return _take(self._numbers[axis], at(axis))
 
-        model = jax.tree.map(lambda leaf: _take(leaf, at("model")), self._model)
+        def numbers_of(record: str) -> dict[str, Any]:
+            return {field: number(axis) for axis, (name, field) in NUMBER_FIELDS.items() if name == record}
+
         return Design(
-            model=model,
+            model=jax.tree.map(lambda leaf: _take(leaf, at("model")), self._model),
             hardware=jax.tree.map(lambda leaf: _take(leaf, at("hardware")), self._hardware),
-            workload=Workload(*(number(name) for name in ("batch", "context", "output_tokens"))),
-            precision=Precision(number("weight_bits"), number("activation_bits")),
-            kv_format=KVFormat(
-                *(number(name) for name in ("key_bits", "value_bits", "kv_group_size", "scale_bits", "zero_bits")),
-                *(number(name) for name in ("residual_window", "outlier_fraction")),
-            ),
-            eviction=Eviction(*(number(name) for name in ("retention", "sink_tokens", "recent_tokens"))),
-            placement=Placement(number("placement_host")),
-            parallel=Parallel(number("tensor_parallel")),
+            **{name: kind(**numbers_of(name)) for name, kind in _RECORDS.items()},
             utilisation=number("utilisation"),
             usd_per_second=jax.tree.map(
                 lambda leaf: _take(leaf, at("hardware"), _take(self._codes["price_basis"], at("price_basis"))),
@@ -150,6 +173,14 @@ class Columns:
             evictor=jax.tree.map(lambda leaf: _take(leaf, evictor, visible), self._quality.evictor),
             weight=jax.tree.map(lambda leaf: leaf.reshape(leaf.shape + (1,) * rank), self._quality.weight),
         )
+
+
+def with_number(design: Design, axis: str, number: Any) -> Design:
+    """The design with one numeric axis at these numbers."""
+    if axis not in NUMBER_FIELDS:
+        return replace(design, **{axis: number})
+    record, field = NUMBER_FIELDS[axis]
+    return replace(design, **{record: replace(getattr(design, record), **{field: number})})
 
 
 def _take(table: Any, *index: Any) -> Any:

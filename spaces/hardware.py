@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from kvwall.spaces.errors import Faults, InputError, nearest
 from kvwall.spaces.figures import FIGURES, Figure, checked_value
-from kvwall.spaces.figures import display as display  # sweep/report still reads it here
 
 _CATALOGUE: Final = Path(__file__).parent / "catalog"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})

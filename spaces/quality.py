@@ -38,9 +38,7 @@ __all__ = [
     "QualityCurves",
     "QualityParameters",
     "WeightCurve",
-    "evictor_code",
     "load_quality_curves",
-    "quantizer_code",
     "task_rows",
 ]
 
@@ -64,16 +62,6 @@ def task_rows(name: str) -> tuple[int, ...]:
     ((1, 2), (0,))
     """
     return _WORST_OF[_known("task", name, tuple(_WORST_OF))]
-
-
-def quantizer_code(name: str) -> int:
-    """Column of a quantizer family in the tables; raises InputError for an unknown one."""
-    return QUANTIZERS.index(_known("quantizer", name, QUANTIZERS))
-
-
-def evictor_code(name: str) -> int:
-    """Column of an eviction family in the tables; raises InputError for an unknown one."""
-    return EVICTORS.index(_known("evictor", name, EVICTORS))
 
 
 def _known(axis: str, name: str, allowed: Sequence[str]) -> str:
@@ -176,7 +164,6 @@ class QualityCurves:
             slope=column(lambda curve: curve.slope),
             floor=column(lambda curve: curve.floor),
             spread=_spread(np.stack([self.upper_shift("quantizer", name, confidence) for name in QUANTIZERS], axis=-1)),
-            log_ratio=_over_tasks(_log_ratio(), scale.shape),
         )
 
     def evictor_columns(self, confidence: float) -> EvictionCurve:
@@ -198,7 +185,6 @@ class QualityCurves:
             log_half=column(lambda curve: curve.log_half),
             ceiling=column(lambda curve: curve.ceiling),
             spread=_spread(np.stack(shifts, axis=-1).reshape(exponent.shape)),
-            log_ratio=_over_tasks(_log_ratio(), exponent.shape),
         )
 
     def weight_columns(self, confidence: float) -> WeightCurve:
@@ -237,16 +223,12 @@ def _float32(values: object) -> NDArray[np.float32]:
     return np.asarray(values, dtype=np.float32)
 
 
-def _spread(shift: NDArray[np.float32]) -> Leaf:
-    return _float32(np.exp(shift.astype(np.float64)))  # NumPy's float32 exp is often off in its last bit
-
-
 def _log_ratio() -> Leaf:
     return np.array([task == "perplexity" for task in TASKS])
 
 
-def _over_tasks(column: Leaf, shape: tuple[int, ...]) -> Leaf:
-    return np.broadcast_to(column.reshape((-1,) + (1,) * (len(shape) - 1)), shape)
+def _spread(shift: NDArray[np.float32]) -> Leaf:
+    return _float32(np.exp(shift.astype(np.float64)))  # NumPy's float32 exp is often off in its last bit
 
 
 @cache

@@ -31,8 +31,6 @@ class BitCurve:
     """Hazard at 8-bit K and V that the exponential does not explain, times ((16 - bits)/8)^4 elsewhere."""
     spread: Ratio
     """Factor on the hazard of the upper curve, exp(shift), >= 1."""
-    log_ratio: Flag
-    """True where the loss is ln(PPL/PPL0), False where it is a relative accuracy loss."""
 
 
 @jax.tree_util.register_dataclass
@@ -45,6 +43,7 @@ class WeightCurve:
     floor: Real
     spread: Ratio
     log_ratio: Flag
+    """True where the task's loss is ln(PPL/PPL0), False where it is a relative accuracy loss."""
 
 
 @jax.tree_util.register_dataclass
@@ -61,7 +60,6 @@ class EvictionCurve:
     ceiling: Ratio
     """Loss when nearly all is dropped, in (0, 1]."""
     spread: Ratio
-    log_ratio: Flag
 
 
 @jax.tree_util.register_dataclass

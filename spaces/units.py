@@ -48,7 +48,7 @@ def _registry() -> pint.UnitRegistry[Any]:
 
 
 _NUMBER_AND_UNIT = re.compile(
-    r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:nan|inf))\s*([a-z]+(?:\s*/\s*[a-z]+)?)\s*",
+    r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:nan|inf))\s*([a-zµ]+(?:\s*/\s*[a-zµ]+)?)\s*",
     re.IGNORECASE,
 )
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from kvwall.sweep.store.atomic import write_atomically
 
-NAME = "stream.npz"
+NAME = ".stream.npz"
 _HASH = "spec_hash"
 
 

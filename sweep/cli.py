@@ -12,11 +12,13 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from kvwall.spaces.errors import InputError, nearest
+from kvwall.sweep import interrupt
 
 _WRONG_INPUT: Final = 2
 _INTERRUPTED: Final = 130
@@ -52,15 +54,26 @@ COMMANDS: Final[Mapping[str, Entry]] = {
 }
 
 
+_GOES_ON: Final = frozenset({"sweep", "optimize"})
+"""Commands that the same command line takes up where it was stopped."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code: 0, 2 wrong input, 3 nothing admissible, 130 interrupted."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a path that the terminal cannot show is no reason to fail
+    if sys.stdout is None:  # started with a closed descriptor
+        sys.stdout = Path(os.devnull).open("w")
+    interrupt.listen()
     code = run(sys.argv[1:] if arguments is None else list(arguments))
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         code = _UNREAD
+    except OSError as error:
+        _complain([f"the answer could not be written: {error.strerror or error}"])
+        code = _WRONG_INPUT
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if code == _UNREAD:
         # The reader has gone; Python flushes once more on exit and would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -77,13 +90,18 @@ def run(arguments: Sequence[str]) -> int:
         _complain(error.faults)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        _complain(["interrupted"])
-        return _INTERRUPTED
+        code = _INTERRUPTED
     except BrokenPipeError:
         return _UNREAD
     except _USAGE_ERRORS as error:
         _complain([error.format_message()])
         return _WRONG_INPUT
+    except OSError as error:  # the answer could not be written: /dev/full, a closed descriptor
+        _complain([f"the answer could not be written: {error.strerror or error}"])
+        return _WRONG_INPUT
+    if code == _INTERRUPTED:
+        goes_on = ": the same command goes on from there" if _GOES_ON & set(arguments) else ""
+        _complain([f"interrupted{goes_on}"])
     return code if isinstance(code, int) else 0
 
 

@@ -201,7 +201,15 @@ def _is(value: Value, number: float) -> bool:
 
 
 def _simplified(equation: JaxprEqn, values: list[Value]) -> Value | None:
-    """What the operation comes to without doing it, or None."""
+    """What the operation comes to without doing it, at the rank the program expects; or None."""
+    found = _simpler(equation, values)
+    rank = len(_shaped(equation.outvars[0]).shape)
+    if found is None or np.ndim(found) == rank:
+        return found
+    return _reshaped(found, (1,) * (rank - np.ndim(found)) + np.shape(found))
+
+
+def _simpler(equation: JaxprEqn, values: list[Value]) -> Value | None:
     name, result = equation.primitive.name, _shaped(equation.outvars[0])
     first = values[0]
     if name == "select_n" and _constant(first) and first.size == 1:

@@ -9,16 +9,16 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kvwall.objectives.register import LABELS, NOT_BUILT, metric_register
+from kvwall.objectives.status import computed
 from kvwall.spaces.axes import Value
 from kvwall.sweep.flags import flags_of
-from kvwall.sweep.reasons import null_reason, why
+from kvwall.sweep.reasons import not_computed_reason, null_reason, why
 from kvwall.sweep.single import SingleDesign, single_design
 
 NO_ASSUMPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 _UNITS_OF_NOT_BUILT: Final[Mapping[str, str]] = {"time_to_first_token": "s", "kv_pool_bytes": "byte"}
 _COUNT: Final = "1"
-_STEP: Final = "time_per_output_token"
-_OF_THE_STEP: Final = ("regime", "bound_by")
+_OF_THE_STEP: Final = tuple(name for name in LABELS if name != "status")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class DesignReport:
     metrics: Mapping[str, float | None]
     units: Mapping[str, str]
     labels: Mapping[str, str | None]
-    """Status, phase, regime, bound_by; the last two are null, with a reason, where the step's time is."""
+    """Status, phase, regime, bound_by; the last three are null, with a reason, where the step cannot be computed."""
     evidence: Mapping[str, str]
     flags: tuple[str, ...]
     reasons: Mapping[str, str]
@@ -107,9 +107,9 @@ def report_of(single: SingleDesign) -> DesignReport:
     labels: dict[str, str | None] = {
         name: label.meanings[int(single.evaluation.labels[name])] for name, label in LABELS.items()
     }
-    if metrics[_STEP] is None:  # which resource binds is unknown while one of them has no figure
+    if not bool(computed(int(single.evaluation.labels["status"]))):
         labels |= dict.fromkeys(_OF_THE_STEP)
-        reasons |= dict.fromkeys(_OF_THE_STEP, reasons[_STEP])
+        reasons |= dict.fromkeys(_OF_THE_STEP, not_computed_reason(single))
     absent = {name: _UNITS_OF_NOT_BUILT.get(name, _COUNT) for name in NOT_BUILT}
     return DesignReport(
         inputs=single.inputs,

@@ -55,6 +55,10 @@ def _quality(single: SingleDesign) -> Iterator[str]:
     lossy_bits = [name for name in ("key_bits", "value_bits") if single.number(name) < FULL_BITS]
     weight_bits = float(single.design.precision.weight_bits)
     kept = float(single.step.ledger.kept_fraction)
+    if single.number("activation_bits") < FULL_BITS:
+        yield "quality: what activations below 16 bits lose is not modelled"
+    if lossy_bits and single.number("kv_group_size") == 0:
+        yield "low-bit KV without scale overhead: kv_group_size = 0 stores no scales"
     for name in lossy_bits:
         if single.number(name) < curves.smallest_bits:
             yield f"quality: {name} below {curves.smallest_bits:g} extrapolates the curves"

@@ -22,12 +22,13 @@ class Front:
     """Non-dominated objective vectors (smaller is better), each with its lowest grid index and how often it occurs."""
 
     objectives: int
+    precision: type[np.floating[Any]] = np.float32
     values: _Array = field(init=False)
     index: _Array = field(init=False)
     multiplicity: _Array = field(init=False)
 
     def __post_init__(self) -> None:
-        self.values = np.empty((0, self.objectives), np.float32)
+        self.values = np.empty((0, self.objectives), self.precision)
         self.index = np.empty(0, np.int64)
         self.multiplicity = np.empty(0, np.int64)
 
@@ -42,18 +43,18 @@ class Front:
         """Go back to what `arrays` gave."""
         self.values, self.index, self.multiplicity = (arrays[name] for name in self.arrays())
 
-    def add(self, values: _Array, index: _Array) -> None:
-        """Take in points: objective vectors of shape (n, objectives) and their grid indices.
+    def add(self, values: _Array, index: _Array, multiplicity: _Array | None = None) -> None:
+        """Take in points: objective vectors of shape (n, objectives), their grid indices, how often each occurs.
 
         The result does not depend on how points are split into calls, or on their order.
         """
         if not len(index):
             return
-        once = np.ones(len(index), np.int64)
+        often = np.ones(len(index), np.int64) if multiplicity is None else multiplicity
         self._settle(
-            np.concatenate([self.values, np.asarray(values, np.float32) + 0.0]),  # + 0.0: no negative zeros
+            np.concatenate([self.values, np.asarray(values, self.precision) + 0.0]),  # + 0.0: no negative zeros
             np.concatenate([self.index, index]),
-            np.concatenate([self.multiplicity, once]),
+            np.concatenate([self.multiplicity, often]),
         )
 
     def _settle(self, values: _Array, index: _Array, multiplicity: _Array) -> None:
@@ -63,7 +64,7 @@ class Front:
         starts = np.flatnonzero(first)
         counts = np.add.reduceat(multiplicity, starts)
         values, index = values[starts], index[starts]
-        best = moocore.is_nondominated(values) if self.objectives > 1 else values[:, 0] == values[:, 0].min()
+        best = _nondominated(values) if self.objectives > 1 else values[:, 0] == values[:, 0].min()
         self.values, self.index, self.multiplicity = values[best], index[best], counts[best]
 
     def sample(self) -> _Array:
@@ -74,13 +75,14 @@ class Front:
             found[: len(chosen)] = self.values[np.argsort(self.values[:, 0], kind="stable")][chosen]
         return found
 
-    def may_improve(self, ideal: _Array, exact: _Array) -> _Array:
+    def may_improve(self, ideal: _Array, exact: _Array, absolute: _Array | float = 0.0) -> _Array:
         """Which rows may hold a point of the front, given each row's best of every objective, shape (rows, objectives).
 
         A row is out when a member is at least as good as its ideal everywhere and better somewhere. Objectives not
-        `exact` (computed again by another kernel) must be better by more than SLACK.
+        `exact` (computed again by another kernel) must be better by more than SLACK, and by more than `absolute`.
         """
-        ideal = np.where(exact, ideal, ideal - SLACK * np.abs(ideal)).astype(np.float32)
+        size = np.where(np.isfinite(ideal), np.abs(ideal), 0.0)
+        ideal = np.where(exact, ideal, ideal - SLACK * size - absolute).astype(np.float32)
         found = np.ones(len(ideal), bool)
         few = self.sample()
         for members in (few[np.isfinite(few[:, 0])], *np.array_split(self.values, len(self) // 1024 + 1)):
@@ -88,6 +90,15 @@ class Front:
             if len(alive) and len(members):
                 found[alive] = ~_beaten(ideal[alive], members)
         return found
+
+
+def _nondominated(values: _Array) -> _Array:
+    """Which of these distinct vectors no other dominates."""
+    if not np.all(np.isfinite(values)):  # moocore 0.3 misjudges infinities in four objectives and more
+        ranks = [np.unique(column, return_inverse=True)[1] for column in values.T]
+        values = np.stack(ranks, axis=1).astype(np.float64)
+    found: _Array = moocore.is_nondominated(values)
+    return found
 
 
 def _beaten(ideal: _Array, members: _Array) -> _Array:

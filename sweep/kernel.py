@@ -54,9 +54,14 @@ class Problem:
         }
         found = jax.eval_shape(lambda where: jax.tree.map(jnp.asarray, self.evaluation(where)), positions)
         return {
-            name: frozenset(dim for dim, size in zip(dims, array.shape, strict=False) if size > 1)
+            name: frozenset(dim for dim, size in zip(dims, _ranked(array.shape, rank), strict=True) if size > 1)
             for name, array in found.metrics.items()
         }
+
+
+def _ranked(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """A shape of this rank: a constant of lower rank varies along no dimension."""
+    return (1,) * (rank - len(shape)) + tuple(shape)
 
 
 def compile_options() -> dict[str, Any] | None:
@@ -78,8 +83,11 @@ def compile_options() -> dict[str, Any] | None:
 def masks(problem: Problem, found: Evaluation) -> tuple[Any, Any, list[Any]]:
     """(feasible, admissible, per constraint: feasible but rejected by it)."""
     feasible = found.labels["status"] == STATUS_OK
-    kept = [_within(constraint, found) for constraint in problem.constraints]
-    usable = [found.sourced[objective.metric] for objective in problem.objectives]
+    kept = [
+        jnp.logical_and(found.sourced[constraint.metric], constraint.allows(found.metrics[constraint.metric]))
+        for constraint in problem.constraints
+    ]
+    usable = [_stated(found, objective.metric) for objective in problem.objectives]
     admissible = reduce(jnp.logical_and, [*kept, *usable], feasible)
     return feasible, admissible, [jnp.logical_and(feasible, jnp.logical_not(one)) for one in kept]
 
@@ -89,13 +97,9 @@ def counted(label: str, found: Evaluation) -> Any:
     return np.asarray(True) if label == "status" else computed(found.labels["status"])
 
 
-def _within(constraint: Constraint, found: Evaluation) -> Any:
-    value, within = found.metrics[constraint.metric], found.sourced[constraint.metric]
-    if constraint.low is not None:
-        within = jnp.logical_and(within, value >= constraint.low)
-    if constraint.high is not None:
-        within = jnp.logical_and(within, value <= constraint.high)
-    return within
+def _stated(found: Evaluation, metric: str) -> Any:
+    """Whether a metric is a number: it has its sources, and did not overflow into NaN."""
+    return jnp.logical_and(found.sourced[metric], jnp.logical_not(jnp.isnan(found.metrics[metric])))
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ class RowStatistics:
     admissible: np.ndarray[Any, Any]
     rejected: np.ndarray[Any, Any]
     best: np.ndarray[Any, Any]
-    """Per objective, sign * value, smaller is better; LARGE where no point of the row is admissible."""
+    """Per objective, sign * value, smaller is better; +inf where no point of the row is admissible."""
     above: np.ndarray[Any, Any]
     """Feasible points whose histogram metric is at least each edge."""
 

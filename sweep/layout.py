@@ -94,8 +94,9 @@ def _best_columns(space: Space, candidates: Sequence[str], avoided: frozenset[st
     def merit(names: tuple[str, ...]) -> tuple[float, ...]:
         count = math.prod(len(space[name]) for name in names)
         fits = count <= MOST_COLUMNS
-        enough = min(count, ENOUGH_COLUMNS) if fits else -count
-        return fits, enough, -len(avoided & set(names)), count, -len(names)
+        allowed = fits or len(names) == 1  # one long axis is better than no columns
+        enough = min(count, ENOUGH_COLUMNS) if allowed else -count
+        return allowed, enough, fits, -len(avoided & set(names)), count, -len(names)
 
     likely = sorted(candidates, key=lambda name: (name in avoided, -len(space[name])))[:_MOST_WEIGHED]
     likely.sort(key=space.dims.index)

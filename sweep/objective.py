@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+BOUND_SLACK = 1e-6
+"""Relative widening of a constraint's bounds: about sixteen times the spacing of float32 numbers."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +35,43 @@ class Constraint:
     low: float | None = None
     high: float | None = None
 
+    def allows(self, value: Any, slack: Any = 0.0) -> Any:
+        """Elementwise whether values lie between the bounds, or outside by at most `slack`.
+
+        Bounds are widened by BOUND_SLACK, so that a value that meets one exactly does so in float32 as well. NaN
+        stands for what no source states and is not allowed; infinities are compared like numbers.
+
+        >>> Constraint("max_context", low=4096.0).allows(np.array([4096.0, 4095.0, np.inf, np.nan]))
+        array([ True, False,  True, False])
+        """
+        within = value == value
+        if self.low is not None:
+            within = within & (value + slack >= self.lowest)
+        if self.high is not None:
+            within = within & (value - slack <= self.highest)
+        return within
+
+    @property
+    def lowest(self) -> float:
+        """The least value allowed."""
+        return -math.inf if self.low is None else self.low - BOUND_SLACK * abs(self.low)
+
+    @property
+    def highest(self) -> float:
+        """The greatest value allowed."""
+        return math.inf if self.high is None else self.high + BOUND_SLACK * abs(self.high)
+
     def __str__(self) -> str:
         sides = [f"{self.metric} >= {self.low:g}" if self.low is not None else ""]
         sides.append(f"{self.metric} <= {self.high:g}" if self.high is not None else "")
         return " and ".join(side for side in sides if side)
+
+
+def signed(objectives: Sequence[Objective], metrics: Mapping[str, Any]) -> NDArray[np.float64]:
+    """Each objective's sign * value, smaller is better, shape (designs, objectives).
+
+    To 40 bits: float64 too computes equal quantities with different last bits.
+    """
+    values = np.stack([one.sign * np.asarray(metrics[one.metric], np.float64) for one in objectives], axis=1)
+    mantissa, exponent = np.frexp(values)
+    return np.ldexp(np.round(mantissa * 2.0**40) * 2.0**-40, exponent)

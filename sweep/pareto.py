@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import moocore
 import netCDF4
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from kvwall.objectives.register import LABELS, STATUS_OK, metric_named
+from kvwall.objectives.register import LABELS, metric_named
 from kvwall.spaces.errors import Faults, InputError
 from kvwall.sweep.front import Front
-from kvwall.sweep.kernel import Problem
-from kvwall.sweep.objective import Constraint, Objective
-from kvwall.sweep.points import evaluate_designs
-from kvwall.sweep.results import FrontTable
+from kvwall.sweep.objective import Objective, signed
 from kvwall.sweep.store import open_front, open_results
 from kvwall.sweep.store.front_file import ROW, front_image
+from kvwall.sweep.stored_front import admissible, front_of_stored
 from kvwall.sweep.study import Study
 
 EXACT: Final = "exact front of the whole grid"
@@ -33,7 +30,6 @@ OF_FRONT: Final = (
 OF_DATASET: Final = "front among the points of the dataset given"
 BASIS: Final = "basis"
 """Attribute of the answer that says among which points the front was taken."""
-_POINTS_AT_ONCE: Final = 2_000_000
 _MAXIMIZED: Final = (
     "tokens_per_second", "tokens_per_second_per_device", "tokens_per_second_per_user", "memory_margin", "max_batch",
     "max_context",
@@ -149,97 +145,31 @@ def _of_dataset(dataset: xr.Dataset, objectives: str | Sequence[str | Objective]
 
 
 def _front_of_rows(study: Study, objectives: Sequence[Objective], rows: xr.Dataset, basis: str) -> xr.Dataset:
-    """Rows of a front that stay non-dominated by other objectives; the first of those that tie."""
-    values = _signed(objectives, rows)
-    kept = np.flatnonzero(_admissible(study.constraints, objectives, rows))
-    best = kept[moocore.is_nondominated(values[kept])] if len(kept) else kept
-    return rows.isel({ROW: best}).assign_attrs({BASIS: basis, **_told(objectives)})
-
-
-def _signed(objectives: Sequence[Objective], block: xr.Dataset) -> NDArray[np.float64]:
-    """Each objective's sign * value at every point, smaller is better, shape (points, objectives)."""
-    columns = [one.sign * np.asarray(block[one.metric].values, dtype=np.float64).ravel() for one in objectives]
-    return np.stack(columns, axis=1)
-
-
-def _admissible(
-    constraints: Sequence[Constraint], objectives: Sequence[Objective], block: xr.Dataset
-) -> NDArray[np.bool_]:
-    """Of every point, whether it is feasible, inside the constraints, and has all objectives."""
-    kept: NDArray[np.bool_] = np.asarray(block["status"].values).ravel() == STATUS_OK
-    for constraint in constraints:
-        values = np.asarray(block[constraint.metric].values).ravel()
-        kept &= np.isfinite(values)
-        if constraint.low is not None:
-            kept &= values >= constraint.low
-        if constraint.high is not None:
-            kept &= values <= constraint.high
-    for objective in objectives:
-        kept &= np.isfinite(np.asarray(block[objective.metric].values).ravel())
-    return kept
+    """Rows of a front that stay non-dominated by other objectives; of those that tie the first, with how many do."""
+    found = {str(name): array.values for name, array in rows.data_vars.items()}
+    kept = np.flatnonzero(admissible(study.constraints, objectives, found))
+    front = Front(len(objectives), np.float64)
+    front.add(signed(objectives, found)[kept], kept)
+    order = np.argsort(front.index)
+    return _answer(rows.isel({ROW: front.index[order]}), objectives, basis, front.multiplicity[order])
 
 
 def _front_of_stored(study: Study, objectives: Sequence[Objective], stored: xr.Dataset, basis: str) -> xr.Dataset:
-    """Exact among the stored values, which carry 12 significant bits; the rows then hold every metric unrounded."""
-    points = xr.broadcast(stored[sorted(_needed(study, objectives) | {"status"})])[0]
-    points = points.transpose(*stored["status"].dims, ...)
-    front = Front(len(objectives))
-    for start, block in _blocks(points):
-        values = _signed(objectives, block).astype(np.float32)
-        kept = np.flatnonzero(_admissible(study.constraints, objectives, block))
-        if len(front):
-            kept = kept[front.may_improve(values[kept], np.ones(len(objectives), dtype=bool))]
-        front.add(values[kept], start + kept)
-    index = _grid_index(study, points, front.index)
-    order = np.argsort(index)
-    table = _table(study, objectives, index[order], front.multiplicity[order])
+    """Exact among the stored points; the rows hold every metric unrounded."""
+    table = front_of_stored(study, objectives, stored)
     with netCDF4.Dataset("front.nc", memory=front_image(study, table)) as file:
         store = xr.backends.NetCDF4DataStore(file)  # type: ignore[no-untyped-call]
         rows = xr.open_dataset(store, decode_timedelta=False).load()
-    return rows.assign_attrs({BASIS: basis, **_told(objectives)})
+    return _answer(rows, objectives, basis, table.multiplicity)
 
 
-def _blocks(points: xr.Dataset) -> Iterator[tuple[int, xr.Dataset]]:
-    """Consecutive parts in memory, each with the flat position of its first point."""
-    dims = points["status"].dims
-    shape = points["status"].shape
-    outer = next(n for n in range(len(dims) + 1) if math.prod(shape[n:]) <= _POINTS_AT_ONCE)
-    size = math.prod(shape[outer:])
-    for number, corner in enumerate(np.ndindex(shape[:outer])):
-        block = points.isel(dict(zip(dims[:outer], corner, strict=True)))
-        yield number * size, block.load()
-
-
-def _grid_index(study: Study, points: xr.Dataset, flat: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Flat grid index of points given by their flat position in the dataset."""
-    dims, space = points["status"].dims, study.space
-    places = np.unravel_index(flat, points["status"].shape) if dims else ()
-    where = dict(zip(dims, places, strict=True))
-    found = []
-    for dim in space.dims:
-        if dim not in points.coords or points[dim].ndim > 1:
-            raise InputError(f"the dataset has lost its coordinate {dim}: select from it without dropping coordinates")
-        coordinate = np.atleast_1d(points[dim].values)
-        known = {_key(value): place for place, value in enumerate(space.values(dim))}
-        positions = np.array([known.get(_key(value), -1) for value in coordinate.tolist()], dtype=np.int64)
-        if (positions < 0).any():
-            raise InputError(f"the dataset holds values of {dim} that are not on the study's grid")
-        found.append(positions[where[dim]] if dim in where else np.full(len(flat), positions[0]))
-    return np.ravel_multi_index(tuple(found), space.shape).astype(np.int64) if found else np.zeros(len(flat), np.int64)
-
-
-def _key(value: object) -> str:
-    """A value as files write it, the same for an integer, a float and their text."""
-    return value if isinstance(value, str) else f"{float(value):.12g}"  # type: ignore[arg-type]
-
-
-def _table(
-    study: Study, objectives: Sequence[Objective], index: NDArray[np.int64], multiplicity: NDArray[np.int64]
-) -> FrontTable:
-    problem = Problem(study.columns(), study.task, tuple(objectives), study.constraints)
-    found = evaluate_designs(problem, index)
-    metrics = {name: array for name, array in found.items() if name not in LABELS}
-    return FrontTable(index, multiplicity, metrics, {name: found[name] for name in LABELS})
+def _answer(
+    rows: xr.Dataset, objectives: Sequence[Objective], basis: str, multiplicity: NDArray[np.int64]
+) -> xr.Dataset:
+    """Rows with how many designs of the basis tie with each, and what was asked."""
+    about = {"long_name": "designs of the basis whose objectives tie exactly with this one, itself included"}
+    counted = rows.assign(multiplicity=(ROW, multiplicity, {"units": "1", **about}))
+    return counted.assign_attrs({BASIS: basis, "summary": basis, **_told(objectives)})
 
 
 def rows_of(front: xr.Dataset) -> list[dict[str, Any]]:

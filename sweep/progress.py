@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
+
+from kvwall.sweep import interrupt
 
 _SECONDS_BETWEEN_LINES = 5.0
 
@@ -13,21 +16,37 @@ _SECONDS_BETWEEN_LINES = 5.0
 class Watch(Protocol):
     """Whoever follows the progress of long work."""
 
-    def stage(self, name: str, total: int, unit: str) -> None:
-        """A new piece of work begins; `total` in `unit`."""
+    def stage(self, name: str, total: int, unit: str, done: int = 0) -> None:
+        """A new piece of work begins; `total` in `unit`, so much of it done by an earlier run."""
 
     def update(self, done: int) -> None:
-        """So much of the stage is done."""
+        """So much of the stage is done. Raises KeyboardInterrupt if the user has asked to stop."""
 
 
 class Silent:
     """Follows nothing."""
 
-    def stage(self, name: str, total: int, unit: str) -> None:
+    def stage(self, name: str, total: int, unit: str, done: int = 0) -> None:
         """Ignored."""
 
     def update(self, done: int) -> None:
         """Ignored."""
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """A piece of work under way."""
+
+    name: str
+    total: int
+    unit: str
+    before: int
+    """Done by an earlier run: not this run's rate."""
+    began: float = field(default_factory=time.monotonic)
+
+    def status(self, done: int) -> str:
+        """Share, rate and time left."""
+        return _status(done, self.total, time.monotonic() - self.began, self.unit, self.before)
 
 
 class LineWatch:
@@ -39,18 +58,19 @@ class LineWatch:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Nothing is held."""
 
-    def stage(self, name: str, total: int, unit: str) -> None:
+    def stage(self, name: str, total: int, unit: str, done: int = 0) -> None:
         """Announce the stage."""
-        self._name, self._total, self._unit = name, total, unit
-        self._began = self._said = time.monotonic()
-        self._say(f"{name}: {total:,} {unit}")
+        self._stage = _Stage(name, total, unit, done)
+        self._said = self._stage.began
+        self._say(f"{name}: {total:,} {unit}" + (f", {done:,} done before" if done else ""))
 
     def update(self, done: int) -> None:
         """A line, when the last one is long enough ago or the stage is complete."""
+        interrupt.check()
         now = time.monotonic()
-        if now - self._said >= _SECONDS_BETWEEN_LINES or done >= self._total > 0:
+        if now - self._said >= _SECONDS_BETWEEN_LINES or done >= self._stage.total > 0:
             self._said = now
-            self._say(f"{self._name}: {_status(done, self._total, now - self._began, self._unit)}")
+            self._say(f"{self._stage.name}: {self._stage.status(done)}")
 
     def _say(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -77,15 +97,15 @@ class BarWatch:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._bars.stop()
 
-    def stage(self, name: str, total: int, unit: str) -> None:
+    def stage(self, name: str, total: int, unit: str, done: int = 0) -> None:
         """A new bar."""
-        self._unit, self._total, self._began = unit, total, time.monotonic()
+        self._stage = _Stage(name, total, unit, done)
         self._bar = self._bars.add_task(name, total=total, status="")
 
     def update(self, done: int) -> None:
         """Move the bar."""
-        status = _status(done, self._total, time.monotonic() - self._began, self._unit)
-        self._bars.update(self._bar, completed=done, status=status)
+        interrupt.check()
+        self._bars.update(self._bar, completed=done, status=self._stage.status(done))
 
 
 def watch() -> BarWatch | LineWatch:
@@ -93,13 +113,13 @@ def watch() -> BarWatch | LineWatch:
     return BarWatch() if sys.stderr.isatty() else LineWatch()
 
 
-def _status(done: int, total: int, seconds: float, unit: str) -> str:
+def _status(done: int, total: int, seconds: float, unit: str, before: int = 0) -> str:
     """Share, rate and time left.
 
     >>> _status(500, 1000, 10.0, "points")
     '50 %, 50 points/s, 10 s left'
     """
-    rate = done / seconds if seconds > 0 else 0.0
+    rate = (done - before) / seconds if seconds > 0 else 0.0
     share = f"{100 * done / total:.0f} %" if total else "100 %"
     if done >= total:
         return f"{share}, {_short(rate)} {unit}/s, took {duration(seconds)}"

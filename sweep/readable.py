@@ -64,6 +64,15 @@ def number_text(value: float | int | str | bool) -> str:
     return f"{value:g}" if isinstance(value, float) else value
 
 
+def rounded_text(value: float) -> str:
+    """A number at four significant digits, without an exponent.
+
+    >>> rounded_text(85.899), rounded_text(21_000.4), rounded_text(7.7), rounded_text(0.23)
+    ('85.9', '21,000', '7.7', '0.23')
+    """
+    return f"{float(f'{value:.4g}'):,.10g}"
+
+
 def metric_text(value: float, unit: str, name: str) -> str:
     """A metric in a readable unit.
 

@@ -7,12 +7,14 @@ from typing import Final
 
 from kvwall.objectives import compute, weights
 from kvwall.objectives.register import LABELS
+from kvwall.objectives.status import computed
 from kvwall.spaces.figures import FIGURES
 from kvwall.sweep.readable import bytes_text, tokens_text
 from kvwall.sweep.single import SingleDesign
 
 PEAKS: Final = ("bf16_flops", "fp8_flops", "fp4_flops")
 """The figure behind each slot of `Ledger.flop_by_format`."""
+_STEP: Final = "time_per_output_token"
 
 
 def null_reason(single: SingleDesign, metric: str, value: float) -> str:
@@ -25,6 +27,12 @@ def null_reason(single: SingleDesign, metric: str, value: float) -> str:
     return "it does not happen: no finite value exists for this design"
 
 
+def not_computed_reason(single: SingleDesign) -> str:
+    """Why a design has no phase, regime and bound_by."""
+    fault = _layout_fault(single)
+    return f"the layout is impossible: {fault}" if fault else "; ".join(missing_figures(single, _STEP))
+
+
 def missing_figures(single: SingleDesign, metric: str) -> list[str]:
     """A sentence for each hardware figure that the metric needs and no source states."""
     if bool(single.evaluation.sourced[metric]):
@@ -34,7 +42,7 @@ def missing_figures(single: SingleDesign, metric: str) -> list[str]:
             needed = [_ffn_peak(single)]
         case "energy_per_token":
             link = ["link_energy"] if single.number("placement_host") > 0 else []
-            needed = [*step_figures(single), "memory_energy", "flop_energy", *link]
+            needed = ["memory_energy", "flop_energy", *link]
         case "cost_per_million_tokens":
             needed = [*step_figures(single), f"{single.inputs['price_basis']}_price"]
         case _:
@@ -68,13 +76,13 @@ def _no_source(single: SingleDesign, field: str) -> str:
 
 
 def why(single: SingleDesign) -> str:
-    """Status and phase of a design in plain sentences."""
+    """Status and, where the step can be computed, phase of a design in plain sentences."""
     status = LABELS["status"].meanings[int(single.evaluation.labels["status"])]
     match status:
         case "layout":
             first = f"Cannot be laid out: {_layout_fault(single)}."
         case "unsourced_input":
-            first = f"The step's time is unknown: {'; '.join(missing_figures(single, 'time_per_output_token'))}."
+            first = f"The step's time is unknown: {'; '.join(missing_figures(single, _STEP))}."
         case "memory":
             first = f"Does not fit: {_shortage(single)}."
         case _:
@@ -114,13 +122,15 @@ def _traffic(single: SingleDesign) -> str:
     ledger = single.step.ledger
     weight, kv_read = float(ledger.weights_read), float(ledger.kv_read)
     share = kv_read / (weight + kv_read)
+    known = bool(computed(int(single.evaluation.labels["status"])))
     phase = "KV" if kv_read > weight else "weight"
     crossover = float(single.evaluation.metrics["crossover_context_bytes"])
     where = f"crossover at {tokens_text(crossover)}" if math.isfinite(crossover) else "there is no crossover"
     fits = float(single.step.memory.margin) >= 0
     told = f": the step is in the {phase} phase" if fits else ", and what does not fit is in the capacity phase"
+    told = told if known else ""
     sentence = f"KV is {100 * share:.3g} % of the bytes read{told}; {where}."
-    if not bool(single.evaluation.sourced["time_per_output_token"]):
+    if not known:
         return sentence
     bound = LABELS["bound_by"].meanings[int(single.evaluation.labels["bound_by"])]
     return f"{sentence} Bound by {bound}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-LARGE = np.float32(3.0e38)
-"""Stands for 'no such point yet' in a minimum of float32."""
+NONE = {"min": np.float32(np.inf), "max": np.float32(-np.inf)}
+"""What an extreme over no point is; over some points the minimum is never above the maximum."""
 
 
 class Reduction:
@@ -26,46 +26,49 @@ class Reduction:
         self._shape = shape
         self._kinds: list[str] = []
         self._operands: list[Any] = []
-        self._places: dict[tuple[str, int, int], int] = {}
+        self._places: dict[tuple[str, tuple[int, ...]], tuple[int, tuple[Any, ...]]] = {}
         self._pending: list[Any] = []
         self._results: list[Any] = []
 
     def add(self, kind: str, flag: Any) -> int:
         """Count points where `flag` holds."""
         if np.shape(flag)[-1:] in {(1,), ()}:
-            return self._later(lambda: jnp.broadcast_to(jnp.asarray(flag), (self._shape[0], 1))[:, 0] * self._shape[1])
-        return self._full(kind, flag, flag)
+            rows, columns = self._shape
+            return self._later(lambda: jnp.broadcast_to(jnp.asarray(flag), (rows, 1))[:, 0] * columns)
+        return self._full(kind, (flag,), lambda: jnp.asarray(flag, jnp.int32))
 
     def extreme(self, kind: str, value: tuple[Any, Any], mask: Any, counted: int) -> int:
         """Least or greatest value over points in `mask` (of which `counted` is the count) that are sourced."""
         number, sourced = value
-        none = LARGE if kind == "min" else -LARGE
+        none = NONE[kind]
         if np.shape(number)[-1:] in {(1,), ()} and np.shape(sourced)[-1:] in {(1,), ()}:
             own = jnp.where(sourced, number, none)
             return self._later(
                 lambda: jnp.where(self._results[counted] > 0, jnp.broadcast_to(own, (self._shape[0], 1))[:, 0], none)
             )
-        counts = mask if isinstance(sourced, np.ndarray) and sourced.all() else jnp.logical_and(mask, sourced)
-        return self._full(kind, number, mask, lambda: jnp.where(counts, number, none))
+        if isinstance(sourced, np.ndarray) and sourced.all():
+            return self._full(kind, (number, mask), lambda: jnp.where(mask, number, none))
+        return self._full(
+            kind, (number, mask, sourced), lambda: jnp.where(jnp.logical_and(mask, sourced), number, none)
+        )
 
     def _later(self, result: Any) -> int:
         self._pending.append(result)
         return len(self._pending) - 1
 
-    def _full(self, kind: str, value: Any, mask: Any, operand: Any = None) -> int:
+    def _full(self, kind: str, made_of: tuple[Any, ...], operand: Callable[[], Any]) -> int:
         """Two metrics that are one array (a reserve that equals what is stored) share their reduction."""
-        key = (kind, id(value), id(mask))
+        key = (kind, tuple(map(id, made_of)))
         if key not in self._places:
-            self._places[key] = len(self._kinds)
+            self._places[key] = len(self._kinds), made_of  # kept, so that their ids are not reused
             self._kinds.append(kind)
-            filled = operand() if operand else jnp.asarray(value, jnp.int32)
-            self._operands.append(jnp.broadcast_to(filled, self._shape))
-        place = self._places[key]
+            self._operands.append(jnp.broadcast_to(operand(), self._shape))
+        place = self._places[key][0]
         return self._later(lambda: self._reduced[place])
 
     def run(self) -> None:
         """Do the pass."""
-        start = {"sum": jnp.int32(0), "min": jnp.float32(LARGE), "max": jnp.float32(-LARGE)}
+        start = {"sum": jnp.int32(0), "min": jnp.asarray(NONE["min"]), "max": jnp.asarray(NONE["max"])}
 
         def combine(left: Sequence[Any], right: Sequence[Any]) -> tuple[Any, ...]:
             return tuple(self._COMBINE[kind](a, b) for kind, a, b in zip(self._kinds, left, right, strict=True))

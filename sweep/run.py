@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
 from kvwall.objectives.register import LABELS
-from kvwall.spaces.errors import InputError, NothingAdmissible
+from kvwall.objectives.status import STATUSES
+from kvwall.spaces.errors import InputError
 from kvwall.sweep import checkpoint
 from kvwall.sweep.front import Front
 from kvwall.sweep.kernel import Problem
@@ -41,12 +41,14 @@ class SweepResult:
     compile_seconds: float
     front_size: int
     stored_points: int
+    statuses: Mapping[str, int]
+    """Status -> points, those that occur."""
     out: str
     notices: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain types."""
-        return asdict(self) | {"notices": list(self.notices)}
+        return asdict(self) | {"notices": list(self.notices), "statuses": dict(self.statuses)}
 
 
 def problem_of(study: Study) -> Problem:
@@ -57,8 +59,8 @@ def problem_of(study: Study) -> Problem:
 def run_sweep(study: Study, out: Path | None = None, watch: Watch | None = None) -> SweepResult:
     """Run a study into its folder, or finish what an earlier run began.
 
-    Raises InputError where the folder cannot be used; NothingAdmissible, after everything is written, where no design
-    satisfies the constraints.
+    Where no design satisfies the constraints, `why_nothing` says why. Raises InputError where the folder cannot be
+    used.
     """
     watch = watch or Silent()
     with ResultsFolder.create_or_resume(out or OUTPUTS / study.name, study) as folder:
@@ -69,36 +71,37 @@ def run_sweep(study: Study, out: Path | None = None, watch: Watch | None = None)
             folder.log("stopped", reason=type(fault).__name__, message=str(fault)[:500])
             raise
         folder.log("finished", **result.to_json())
-    if result.admissible == 0:
-        raise NothingAdmissible(why_nothing(open_summary(out or OUTPUTS / study.name)))
     return result
 
 
 def _run(study: Study, folder: ResultsFolder, watch: Watch) -> SweepResult:
     problem = problem_of(study)
+    stream = Stream(problem)  # refuses what cannot be streamed before anything is stored
     began = time.perf_counter()
     stored = _store(study, problem, folder, watch)
     storing = time.perf_counter() - began
     done = _finished(folder.path, study.spec_hash)
     if done is None:
-        streamed = _stream(study, problem, folder, watch)
+        streamed = _stream(study, stream, folder, watch)
         folder.write_summary(streamed.summary)
-        folder.write_front(front_table(problem, streamed.front))
+        table = front_table(problem, streamed.front)
+        folder.write_front(table)
         checkpoint.remove(folder.path)
         folder.log("streamed", rows=streamed.rows, rows_searched=streamed.rows_searched, seconds=streamed.seconds)
-        done = _Done(streamed.summary.feasible, streamed.summary.admissible, len(streamed.front))
-        rate, seconds, compiling = study.space.size / streamed.seconds, streamed.seconds, streamed.compile_seconds
+        done = _Done(streamed.summary.admissible, len(table), _named(streamed.summary.totals["status"]))
+        rate, seconds, compiling = streamed.points / streamed.seconds, streamed.seconds, streamed.compile_seconds
     else:
         rate, seconds, compiling = None, 0.0, 0.0
     return SweepResult(
         points=study.space.size,
-        feasible=done.feasible,
+        feasible=done.statuses.get("ok", 0),
         admissible=done.admissible,
         seconds=seconds + storing,
         points_per_second=rate,
         compile_seconds=compiling,
         front_size=done.front_size,
         stored_points=stored,
+        statuses=done.statuses,
         out=str(folder.path),
         notices=tuple(folder.notices),
     )
@@ -108,9 +111,14 @@ def _run(study: Study, folder: ResultsFolder, watch: Watch) -> SweepResult:
 class _Done:
     """What a finished stream came to."""
 
-    feasible: int
     admissible: int
     front_size: int
+    statuses: Mapping[str, int]
+
+
+def _named(counts: np.ndarray[Any, Any]) -> dict[str, int]:
+    """Points of each status that occurs."""
+    return {name: int(count) for name, count in zip(STATUSES, counts, strict=True) if count}
 
 
 def _finished(folder: Path, spec_hash: str) -> _Done | None:
@@ -121,7 +129,7 @@ def _finished(folder: Path, spec_hash: str) -> _Done | None:
         return None
     if {summary.attrs.get("spec_hash"), front.attrs.get("spec_hash")} != {spec_hash}:
         return None
-    return _Done(int(summary["feasible"]), int(summary["admissible"]), front.sizes["point"])
+    return _Done(int(summary["admissible"]), front.sizes["point"], _named(summary["status_count"].values))
 
 
 def _store(study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) -> int:
@@ -141,14 +149,20 @@ def _store(study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) 
     return plan.size
 
 
-def _stream(study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) -> Streamed:
-    stream = Stream(problem)
+def _stream(study: Study, stream: Stream, folder: ResultsFolder, watch: Watch) -> Streamed:
     watch.stage("compiling", 1, "study")
     stream.compile()
     watch.update(1)
-    watch.stage("streaming", study.space.size, "points")
-    keeper = _CheckpointKeeper(folder.path, study.spec_hash)
-    return stream.run(lambda done, points: watch.update(done), keeper)
+    announced = False
+
+    def follow(done: int, points: int) -> None:
+        nonlocal announced
+        if not announced:
+            announced = True
+            watch.stage("streaming", points, "points", done)
+        watch.update(done)
+
+    return stream.run(follow, _CheckpointKeeper(folder.path, study.spec_hash))
 
 
 class _CheckpointKeeper:
@@ -161,28 +175,43 @@ class _CheckpointKeeper:
     def last(self) -> Mapping[str, np.ndarray[Any, Any]] | None:
         return checkpoint.load(self._folder, self._spec_hash)
 
-    def offer(self, arrays: Callable[[], dict[str, np.ndarray[Any, Any]]]) -> None:
-        if time.monotonic() - self._kept >= _SECONDS_BETWEEN_CHECKPOINTS:
+    def offer(self, arrays: Callable[[], dict[str, np.ndarray[Any, Any]]], complete: bool = False) -> None:
+        if complete or time.monotonic() - self._kept >= _SECONDS_BETWEEN_CHECKPOINTS:
             checkpoint.save(self._folder, self._spec_hash, arrays())
             self._kept = time.monotonic()
 
 
 def front_table(problem: Problem, front: Front) -> FrontTable:
-    """The front in grid order with every metric and label; objectives as they were compared, the rest in float64."""
-    order = np.argsort(front.index)
-    found = evaluate_designs(problem, front.index[order])
-    for place, objective in enumerate(problem.objectives):
-        found[objective.metric] = front.values[order, place].astype(np.float64) * objective.sign
+    """The front in grid order with every metric and label, in float64.
+
+    Members that only float32's last bits kept apart are settled by their float64 objectives: of equal ones the lowest
+    grid index stays, of one that dominates another only the better.
+    """
+    found = evaluate_designs(problem, front.index)
+    settled = Front(len(problem.objectives), np.float64)
+    values = np.stack([found[each.metric] * each.sign for each in problem.objectives], axis=1)
+    settled.add(_without_dust(values), front.index, front.multiplicity)
+    rows = np.searchsorted(front.index, np.sort(settled.index), sorter=(order := np.argsort(front.index)))
+    kept = order[rows]
+    multiplicity = settled.multiplicity[np.argsort(settled.index)]
     return FrontTable(
-        grid_index=front.index[order],
-        multiplicity=front.multiplicity[order],
-        metrics={name: array for name, array in found.items() if name not in LABELS},
-        labels={name: found[name] for name in LABELS},
+        grid_index=front.index[kept],
+        multiplicity=multiplicity,
+        metrics={name: array[kept] for name, array in found.items() if name not in LABELS},
+        labels={name: found[name][kept] for name in LABELS},
     )
 
 
-def why_nothing(summary: xr.Dataset) -> list[str]:
-    """Sentences that say what rules everything out: the status of most points, then each constraint."""
+def _without_dust(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The values to 40 bits: float64 too computes equal quantities with different last bits."""
+    mantissa, exponent = np.frexp(values)
+    rounded: np.ndarray[Any, Any] = np.ldexp(np.round(mantissa * 2.0**40) * 2.0**-40, exponent)
+    return rounded
+
+
+def why_nothing(study: Study, folder: str | Path) -> list[str]:
+    """Sentences that say what rules everything out: statuses, each constraint, objectives that no source allows."""
+    summary = open_summary(folder)
     points, feasible = int(summary["points"]), int(summary["feasible"])
     statuses = zip(summary["status"].values, summary["status_count"].values, strict=True)
     lost = ", ".join(f"{name} {int(count):,}" for name, count in statuses if count and name != "ok")
@@ -191,4 +220,8 @@ def why_nothing(summary: xr.Dataset) -> list[str]:
     if "constraint" in summary:
         for name, count in zip(summary["constraint"].values, summary["rejected"].values, strict=True):
             said.append(f"constraint {name} alone rejects {int(count):,} of the {feasible:,} feasible points")
+    for objective in study.objectives:
+        extremes = [summary[name] for name in summary if str(name).startswith(f"{objective.metric}_lowest_by_")]
+        if extremes and all(bool(np.all(np.isnan(extreme))) for extreme in extremes):
+            said.append(f"objective {objective.metric} has no value anywhere: a figure it needs has no source")
     return said

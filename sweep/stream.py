@@ -13,22 +13,26 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kvwall.objectives.register import STATUS_OK
+from kvwall.objectives.register import STATUS_OK, metric_register
+from kvwall.spaces.errors import InputError
 from kvwall.sweep.front import Front
 from kvwall.sweep.kernel import BINS, Problem, RowReducer, RowStatistics
 from kvwall.sweep.layout import Layout, choose_layouts
 from kvwall.sweep.points import PointEvaluator
-from kvwall.sweep.reduction import LARGE
 from kvwall.sweep.results import Histogram, Summary
 from kvwall.sweep.tally import Tally
 
 POINTS_PER_CALL = 2**24
 """Points one kernel call reduces: enough to hide its overhead, few enough to report progress often."""
+MOST_ROWS_PER_CALL = 2**15
+"""Rows of one call: each brings back some hundred numbers."""
+MOST_ROWS = 2**31 - 2 * MOST_ROWS_PER_CALL
+"""Rows that 32-bit positions can number."""
 POINTS_PER_LOOK = 2**18
 """Points whose objectives leave the kernel together when rows are searched for the front."""
 
 Progress = Callable[[int, int], None]
-"""Called with points done and points in all; a point counts once both passes have seen it."""
+"""Called with points done and points in all; first with what an earlier run has done. Each pass is half of a point."""
 
 
 class Keeper(Protocol):
@@ -37,8 +41,8 @@ class Keeper(Protocol):
     def last(self) -> Mapping[str, np.ndarray[Any, Any]] | None:
         """The last state of this very stream, if there is one."""
 
-    def offer(self, arrays: Callable[[], dict[str, np.ndarray[Any, Any]]]) -> None:
-        """Take the state, or not if it is too soon; calling `arrays` gives it."""
+    def offer(self, arrays: Callable[[], dict[str, np.ndarray[Any, Any]]], complete: bool = False) -> None:
+        """Take the state, or not if it is too soon and not complete; calling `arrays` gives it."""
 
 
 @dataclass
@@ -48,21 +52,25 @@ class _State:
     front: Front
     by_row: Tally
     by_column: Tally
+    shape: tuple[str, ...]
+    """What tells this way of walking the grid from another."""
     main_rows: int = 0
     other_rows: int = 0
+    searched: int = 0
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """Everything, as named arrays."""
-        found = {"rows": np.array([self.main_rows, self.other_rows], np.int64)}
+        counters = np.array([self.main_rows, self.other_rows, self.searched], np.int64)
+        found = {"counters": counters, "shape": np.array(self.shape)}
         for name, part in (("front", self.front), ("by_row", self.by_row), ("by_column", self.by_column)):
             found |= {f"{name}.{key}": array for key, array in part.arrays().items()}
         return found
 
     def restore(self, arrays: Mapping[str, np.ndarray[Any, Any]] | None) -> None:
-        """Go back to what `arrays` gave."""
-        if arrays is None:
+        """Go back to what `arrays` gave, if it was for this way of walking the grid."""
+        if arrays is None or tuple(arrays["shape"].tolist()) != self.shape:
             return
-        self.main_rows, self.other_rows = (int(rows) for rows in arrays["rows"])
+        self.main_rows, self.other_rows, self.searched = (int(number) for number in arrays["counters"])
         for name, part in (("front", self.front), ("by_row", self.by_row), ("by_column", self.by_column)):
             part.restore({key.partition(".")[2]: a for key, a in arrays.items() if key.startswith(f"{name}.")})
 
@@ -73,8 +81,10 @@ class Streamed:
 
     front: Front
     summary: Summary
+    points: int
+    """Evaluated by this run: fewer than the grid has where an interrupted one went before."""
     seconds: float
-    """Without compiling."""
+    """Of this run, without compiling."""
     compile_seconds: float
     rows: int
     rows_searched: int
@@ -90,7 +100,12 @@ class Stream:
         self.space = problem.columns.space
         self.depends = problem.metric_shapes()
         self.first, self.second = choose_layouts(self.space, self._narrow)
-        self.rows_searched = 0
+        for layout in (self.first, self.second):
+            if layout.row_count > MOST_ROWS:
+                raise InputError(
+                    f"the grid's {self.space.size:,} points make {layout.row_count:,} rows, and {MOST_ROWS:,} can be "
+                    "numbered: split the study, or put fewer values on its longest axes"
+                )
         self.compile_seconds = 0.0
         self._kernels: tuple[RowReducer, RowReducer, PointEvaluator] | None = None
 
@@ -131,43 +146,56 @@ class Stream:
             Front(len(self.problem.objectives)),
             Tally(self.first, self.first.rows, main.metrics),
             Tally(self.second, self.first.columns, others.metrics),
+            (*self.first.columns, "/", *self.second.columns, *main.metrics, *others.metrics),
         )
         state.restore(keep.last() if keep else None)
-        for first_row, found in _in_order(main, state.main_rows):
+        before = self._done(state)
+        progress(before, self.space.size)
+        for first_row, found in rows_in_order(main, state.main_rows):
             state.by_row.add(first_row, found)
-            self._search(state.front, points, first_row, found)
+            state.searched += self._search(state.front, points, first_row, found)
             state.main_rows = first_row + len(found.low)
             self._report(state, progress, keep)
         others.edges = self._edges(state.by_row)
-        for first_row, found in _in_order(others, state.other_rows):
+        for first_row, found in rows_in_order(others, state.other_rows):
             state.by_column.add(first_row, found)
             state.other_rows = first_row + len(found.low)
             self._report(state, progress, keep)
-        seconds = time.perf_counter() - began
-        summary = self._summary(state.by_row, state.by_column)
-        return Streamed(state.front, summary, seconds, self.compile_seconds, self.first.row_count, self.rows_searched)
+        if keep:
+            keep.offer(state.arrays, complete=True)
+        return Streamed(
+            front=state.front,
+            summary=self._summary(state.by_row, state.by_column),
+            points=self.space.size - before,
+            seconds=time.perf_counter() - began,
+            compile_seconds=self.compile_seconds,
+            rows=self.first.row_count,
+            rows_searched=state.searched,
+        )
 
     def seconds_expected(self) -> float:
         """Seconds a run would take on this machine, from a few calls of each pass; the search of rows is not in it."""
         total = 0.0
         for reducer in self.compile()[:2]:
             calls = -(-reducer.layout.row_count // reducer.rows_per_call)
-            tried = min(calls, 2 * (os.cpu_count() or 1))
+            tried = min(calls, 4 * (os.cpu_count() or 1))
             began = time.perf_counter()
-            for place, _ in enumerate(_in_order(reducer, 0), start=1):
-                if place == tried:
-                    break
+            deque(rows_in_order(reducer, calls=tried), maxlen=0)
             total += (time.perf_counter() - began) / tried * calls
         return total
 
     def _report(self, state: _State, progress: Progress, keep: Keeper | None) -> None:
-        done = state.main_rows / self.first.row_count + state.other_rows / self.second.row_count
-        progress(int(self.space.size * done / 2), self.space.size)
+        progress(self._done(state), self.space.size)
         if keep:
             keep.offer(state.arrays)
 
+    def _done(self, state: _State) -> int:
+        """Points done: each pass is half of the work."""
+        shares = state.main_rows / self.first.row_count + state.other_rows / self.second.row_count
+        return int(self.space.size * shares / 2)
+
     def _reducer(self, problem: Problem, layout: Layout, wanted: tuple[str, ...], histogram: str | None) -> RowReducer:
-        rows = min(layout.row_count, max(1, self.points_per_call // layout.column_count))
+        rows = min(layout.row_count, max(1, self.points_per_call // layout.column_count), MOST_ROWS_PER_CALL)
         metrics = [name for name, dims in self.depends.items() if dims & set(wanted) or name == self._shown]
         return RowReducer(problem, layout, rows, metrics, histogram)
 
@@ -178,30 +206,36 @@ class Stream:
 
     def _edges(self, by_row: Tally) -> np.ndarray[Any, Any]:
         """Lower edges of the histogram's bins, between the extremes that the first pass found."""
-        low, high = by_row.range_of(self._shown) if self._shown else (LARGE, -LARGE)
-        if not low < high:
-            return np.full(BINS, LARGE, np.float32)
+        low, high = by_row.range_of(self._shown) if self._shown else (0.0, 0.0)
+        if not (low < high and np.isfinite(low) and np.isfinite(high)):
+            return np.full(BINS, np.inf, np.float32)
         spaced = np.geomspace if low > 0 else np.linspace
-        edges = spaced(low, min(high, LARGE), BINS, endpoint=False).astype(np.float32)
-        edges[0] = low
+        edges = spaced(low, high, BINS, endpoint=False).astype(np.float32)
+        edges[0] = -np.inf  # the lowest value may be rounded to below itself by the second pass
         return edges
 
-    def _search(self, front: Front, points: PointEvaluator, first_row: int, found: RowStatistics) -> None:
-        """Look into rows that may hold points of the front, most promising first."""
+    def _search(self, front: Front, points: PointEvaluator, first_row: int, found: RowStatistics) -> int:
+        """Look into rows that may hold points of the front, most promising first; how many were looked into."""
         if not self.problem.objectives:
-            return
+            return 0
         exact = np.array(
             [not self.depends[objective.metric] & set(self.first.columns) for objective in self.problem.objectives]
         )
-        rows = np.flatnonzero(found.best[:, 0] < LARGE)
+        absolute = np.array([self._rounding(objective.metric) for objective in self.problem.objectives], np.float32)
+        searched = 0
+        rows = np.flatnonzero(found.admissible[:, 0] > 0)
         rows = rows[np.argsort(found.best[rows, 0], kind="stable")]
         while len(rows):
-            rows = rows[front.may_improve(found.best[rows], exact)]
+            rows = rows[front.may_improve(found.best[rows], exact, absolute)]
             look, rows = rows[: points.rows_per_call], rows[points.rows_per_call :]
             if len(look):
-                self.rows_searched += len(look)
+                searched += len(look)
                 index, values = points(first_row + look, found.best[look], front.sample())
                 front.add(values, index)
+        return searched
+
+    def _rounding(self, metric: str) -> float:
+        return metric_register(self.problem.task)[metric].rounding
 
     def _summary(self, by_row: Tally, by_column: Tally) -> Summary:
         low, high = by_row.extremes(self.depends)
@@ -224,15 +258,18 @@ class Stream:
 
     def _histogram(self, by_row: Tally, by_column: Tally) -> dict[str, Histogram]:
         edges = self._edges(by_row).astype(np.float64)
-        if self._shown is None or edges[0] >= LARGE:
+        if self._shown is None or np.isposinf(edges[0]):
             return {}
+        low, high = by_row.range_of(self._shown)
         counts = -np.diff(np.append(by_column.above, 0))
-        return {self._shown: Histogram(np.append(edges, by_row.range_of(self._shown)[1]), counts)}
+        return {self._shown: Histogram(np.array([low, *edges[1:], high]), counts)}
 
 
-def _in_order(reducer: RowReducer, first_row: int) -> Iterator[tuple[int, RowStatistics]]:
-    """Every call of a reducer from `first_row` on, in row order, with as many in flight as there are cores."""
-    starts = range(first_row, reducer.layout.row_count, reducer.rows_per_call)
+def rows_in_order(
+    reducer: RowReducer, first_row: int = 0, calls: int | None = None
+) -> Iterator[tuple[int, RowStatistics]]:
+    """The calls of a reducer from `first_row` on (the first so many), in row order, one in flight per core."""
+    starts = range(first_row, reducer.layout.row_count, reducer.rows_per_call)[:calls]
     threads = os.cpu_count() or 1
     pool = ThreadPoolExecutor(threads)
     try:

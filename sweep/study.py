@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from kvwall.spaces.columns import Catalogue, Columns, load_catalogue
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.quality import load_quality_curves
 from kvwall.spaces.space import Space
+from kvwall.sweep.canonical import sha256
 from kvwall.sweep.objective import Constraint, Objective
 from kvwall.sweep.study_file.decode import decode
 from kvwall.sweep.study_file.read import read_study_file
@@ -109,24 +109,25 @@ class Study:
             "keep": list(self.keep),
             "slice": {name: list(values) for name, values in self.slice.items()},
             "catalogue": self._record_hashes(),
+            "laws": _laws_hash(),
         }
 
     @cached_property
     def spec_hash(self) -> str:
         """SHA-256 of the canonical JSON of `spec()`, in hexadecimal."""
-        return _sha256(self.spec())
+        return sha256(self.spec())
 
     def _record_hashes(self) -> dict[str, Any]:
         catalogue = self.catalogue
         return {
             "model": self._hash_each("model", [dataclasses.asdict(model) for model in catalogue.models]),
             "hardware": self._hash_each("hardware", [dataclasses.asdict(chip) for chip in catalogue.hardware]),
-            "quality": _sha256(dataclasses.asdict(load_quality_curves())),
+            "quality": sha256(dataclasses.asdict(load_quality_curves())),
         }
 
     def _hash_each(self, axis: str, records: Sequence[object]) -> dict[str, str]:
         named = zip(self.space.values(axis), records, strict=True)
-        return {str(name): _sha256(record) for name, record in named}
+        return {str(name): sha256(record) for name, record in named}
 
 
 def study_names() -> tuple[str, ...]:
@@ -167,6 +168,12 @@ def _version() -> str:
         return "not installed"
 
 
-def _sha256(record: object) -> str:
-    canonical = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()
+@cache
+def _laws_hash() -> str:
+    """SHA-256 of the code that decides a design's numbers: a run of other code must not be finished by this one."""
+    package = Path(__file__).parent.parent
+    files = sorted([*(package / "objectives").rglob("*.py"), *(package / "spaces").rglob("*.py")])
+    found = hashlib.sha256()
+    for file in files:
+        found.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+    return found.hexdigest()

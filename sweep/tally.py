@@ -11,7 +11,7 @@ from kvwall.objectives.register import LABELS
 from kvwall.objectives.status import STATUSES
 from kvwall.sweep.kernel import COUNTED_LABELS, RowStatistics
 from kvwall.sweep.layout import Layout
-from kvwall.sweep.reduction import LARGE
+from kvwall.sweep.reduction import NONE
 
 _Array = np.ndarray[Any, Any]
 
@@ -26,11 +26,11 @@ class Tally:
         self._metrics = tuple(metrics)
         lengths = dict(zip(dims, layout.lengths(dims), strict=True))
         categories = sum(len(LABELS[name].meanings) - 1 for name in COUNTED_LABELS)
-        self.low = {dim: np.full((n, len(metrics)), LARGE, np.float32) for dim, n in lengths.items()}
-        self.high = {dim: np.full((n, len(metrics)), -LARGE, np.float32) for dim, n in lengths.items()}
+        self.low = {dim: np.full((n, len(metrics)), NONE["min"]) for dim, n in lengths.items()}
+        self.high = {dim: np.full((n, len(metrics)), NONE["max"]) for dim, n in lengths.items()}
         self.counts = {dim: np.zeros((n, categories), np.int64) for dim, n in lengths.items()}
-        self.least = np.full(len(metrics), LARGE, np.float32)
-        self.greatest = np.full(len(metrics), -LARGE, np.float32)
+        self.least = np.full(len(metrics), NONE["min"])
+        self.greatest = np.full(len(metrics), NONE["max"])
         self.totals = np.zeros(categories, np.int64)
         self.admissible = np.zeros(1, np.int64)
         self.rejected: _Array = np.zeros(0, np.int64)
@@ -69,7 +69,7 @@ class Tally:
             self.counts[dim][there] += np.add.reduceat(found.counts[order].astype(np.int64), starts)
 
     def range_of(self, metric: str) -> tuple[float, float]:
-        """(lowest, highest) over the grid; LARGE and -LARGE where no feasible point has the metric."""
+        """(lowest, highest) over the grid; the first above the second where no feasible point has it."""
         place = self._metrics.index(metric)
         return float(self.least[place]), float(self.greatest[place])
 

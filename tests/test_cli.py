@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 
 from kvwall.objectives.register import NOT_BUILT as METRICS_NOT_BUILT
 from kvwall.objectives.register import metric_register
@@ -83,8 +85,8 @@ def test_what_does_not_fit_is_told_in_full_and_exits_3(answer, kvwall):
 def test_missing_figure_makes_times_and_what_binds_null_and_names_the_remedy(answer):
     on_b200 = ("evaluate", "--model", LLAMA, "--hardware", "b200-sxm", "--context", "4096", "--placement-host", "0.5")
     found = answer(*on_b200, code=3)
-    assert found["labels"] == {"phase": "weight", "regime": None, "bound_by": None, "status": "unsourced_input"}
-    for name in ("tokens_per_second", "time_per_output_token", "regime", "bound_by"):
+    assert found["labels"] == {"phase": None, "regime": None, "bound_by": None, "status": "unsourced_input"}
+    for name in ("tokens_per_second", "time_per_output_token", "phase", "regime", "bound_by"):
         assert '--assume host_link_bandwidth="64 GB/s"' in found["reasons"][name]
     assert found["metrics"]["weight_bytes_read"] > 0
     mended = answer(*on_b200, "--assume", "host_link_bandwidth=64 GB/s")
@@ -95,8 +97,21 @@ def test_missing_figure_makes_times_and_what_binds_null_and_names_the_remedy(ans
 def test_impossible_layout_is_explained(answer):
     on_three = ("--tensor-parallel", "3", "--context", "4096")
     found = answer("evaluate", "--model", LLAMA, "--hardware", "h100-sxm", *on_three, code=3)
-    assert found["labels"]["status"] == "layout"
-    assert "does not divide 64 query heads" in found["why"]
+    assert found["labels"] == {"phase": None, "regime": None, "bound_by": None, "status": "layout"}
+    for told in (found["why"], *(found["reasons"][name] for name in ("phase", "regime", "bound_by"))):
+        assert "does not divide 64 query heads" in told
+    assert "phase" not in found["why"]
+    assert "Bound by" not in found["why"]
+
+
+def test_energy_needs_no_time_and_its_reason_names_no_link_and_no_peak(answer, tmp_path):
+    chip = tmp_path / "mine.toml"
+    chip.write_text('[memory_capacity]\nvalue = "80 GiB"\n[memory_bandwidth]\nvalue = "3 TB/s"\n')
+    found = answer("evaluate", "--model", LLAMA, "--hardware", str(chip), "--context", "4096", "--tensor-parallel", "8",
+                   "--placement-host", "0.5", code=3)  # fmt: skip
+    reasons = found["reasons"]["energy_per_token"].split("; ")
+    assert [reason.split(" of ")[0] for reason in reasons] == ["memory_energy", "link_energy"]
+    assert "scale_up_bandwidth" in found["reasons"]["time_per_output_token"]
 
 
 def test_dashes_and_underscores_are_one_option(answer):
@@ -310,13 +325,44 @@ def test_catalog_hardware_shows_value_unit_source_and_gaps(answer):
     assert {entry["name"] for entry in answer("catalog", "hardware")["hardware"]} == set(hardware_names())
 
 
+@pytest.fixture
+def at_80_columns(kvwall, monkeypatch):
+    """A catalogue section as a terminal of 80 columns shows it."""
+
+    def call(section: str) -> list[str]:
+        narrow = Console(width=80, force_terminal=True, color_system=None, file=io.StringIO())
+        with monkeypatch.context() as patch:
+            patch.setattr("kvwall.sweep.commands.catalog.terminal", lambda: narrow)
+            assert kvwall("catalog", section)[0] == 0
+        return narrow.file.getvalue().splitlines()
+
+    return call
+
+
+SECTIONS = ["hardware", "models", "engines", "studies", "axes", "metrics"]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_catalog_lists_break_no_word_in_a_terminal_of_80_columns(kvwall, at_80_columns, section):
+    lines = at_80_columns(section)
+    assert max(map(len, lines)) <= 80
+    in_full = kvwall("catalog", section)[1]  # 120 columns
+    assert {word for word in in_full.split() if word.strip("-+|")} <= set(" ".join(lines).split())
+
+
+def test_catalog_tables_have_one_line_for_every_chip_and_model(at_80_columns):
+    for section, names in (("hardware", hardware_names()), ("models", loadable_model_names())):
+        first = {line.split()[0]: len(line.split()) for line in at_80_columns(section) if line.strip()}
+        assert all(first[name] >= 5 for name in names)
+
+
 def test_catalog_reads_a_file_of_one_s_own(answer, tmp_path):
     chip = tmp_path / "mine.toml"
     chip.write_text('[memory_capacity]\nvalue = "80 GiB"\n[memory_bandwidth]\nvalue = "3 TB/s"\n')
     assert answer("catalog", "hardware", str(chip))["figures"]["memory_bandwidth"]["value"] == 3e12
 
 
-@pytest.mark.parametrize("section", ["hardware", "models", "engines", "studies", "axes", "metrics"])
+@pytest.mark.parametrize("section", SECTIONS)
 def test_catalog_lists_are_ascii_where_there_is_no_terminal(kvwall, section):
     code, out, _ = kvwall("catalog", section)
     assert code == 0

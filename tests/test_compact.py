@@ -5,7 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvwall.objectives.register import evaluate
+from kvwall.objectives.register import LABELS, evaluate
+from kvwall.objectives.step import evaluate_step
+from kvwall.objectives.time import second_longest
 from kvwall.spaces.columns import Columns, load_catalogue
 from kvwall.spaces.space import make_space
 from kvwall.sweep.compact import compact
@@ -58,6 +60,7 @@ def test_compact_laws_equal_the_laws(stated):
     positions = own_dimensions(space)
     plain = jax.jit(lambda where: evaluate(columns.design(where), "aggregate"))(positions)
     small = jax.jit(lambda where: compact(lambda d: evaluate(d, "aggregate"))(columns.design(where)))(positions)
+    ties = near_ties(columns.design(positions), evaluate_step(columns.design(positions)))
     for name, expected in {**plain.metrics, **plain.sourced, **plain.labels}.items():
         pool = small.metrics if name in small.metrics and expected.dtype == jnp.float32 else {}
         found = pool.get(name, small.labels.get(name, small.sourced.get(name)))
@@ -66,8 +69,30 @@ def test_compact_laws_equal_the_laws(stated):
         if expected.dtype == np.float32:
             scale = 8e10 if name == "memory_margin" else 0.0  # a difference of large numbers
             np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-7 * scale + 1e-12, err_msg=name)
+        elif name in LABELS and np.issubdtype(expected.dtype, np.integer):
+            undecided = np.broadcast_to(ties[name], space.shape)
+            assert undecided.mean() < 0.01, name
+            np.testing.assert_array_equal(found[~undecided], expected[~undecided], err_msg=name)
         else:
-            assert np.mean(found != expected) < 1e-3, name  # a label may flip on a boundary
+            np.testing.assert_array_equal(found, expected, err_msg=name)
+
+
+def near_ties(design, step):
+    """Per label, the points where what it compares differs by less than 1e-5: there rounding decides."""
+
+    def close(one, other):
+        return np.abs(one - other) < 1e-5 * np.maximum(np.abs(one), np.abs(other))
+
+    margin = np.abs(np.asarray(step.memory.margin)) < 1e-5 * np.asarray(design.hardware.memory_capacity)
+    binds = close(np.asarray(step.time), np.asarray(second_longest(step.times)))
+    weights, kv_read = np.asarray(step.ledger.weights_read), np.asarray(step.ledger.kv_read)
+    in_hbm = np.asarray((1 - design.placement.host) * step.ledger.kv_read + step.ledger.kv_written)
+    return {
+        "status": margin,
+        "phase": margin | close(weights, kv_read),
+        "bound_by": binds,
+        "regime": binds | close(weights, in_hbm),
+    }
 
 
 def test_terms_keep_the_shape_of_the_axes_they_depend_on():

@@ -28,7 +28,7 @@ def as_table(front):
 
 
 def points(objectives):
-    small = st.integers(0, 4).map(float) | st.floats(-100, 100, width=32)
+    small = st.integers(0, 4).map(float) | st.floats(-100, 100, width=32) | st.sampled_from([np.inf, -np.inf])
     return hnp.arrays(np.float32, st.tuples(st.integers(1, 40), st.just(objectives)), elements=small)
 
 

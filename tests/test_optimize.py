@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import optuna
 import pytest
 
 import kvwall as kv
+from kvwall.objectives.register import Evaluation
+from kvwall.spaces.axes import AXES, Axis
+from kvwall.spaces.columns import Columns, load_catalogue, with_number
 from kvwall.spaces.errors import InputError
+from kvwall.spaces.space import make_space
 from kvwall.sweep.cli import run
+from kvwall.sweep.kernel import _within
+from kvwall.sweep.objective import Constraint
 from kvwall.sweep.results import FrontTable
 from kvwall.sweep.search import OptimizeResult, optimize
-from kvwall.sweep.search.evaluator import BATCH, Evaluator
+from kvwall.sweep.search.evaluator import BATCH, Evaluator, _violation
 from kvwall.sweep.search.exact import grid_optimum
 from kvwall.sweep.search.loop import SearchProgress
 from kvwall.sweep.search.parameters import Parameters
@@ -169,6 +177,18 @@ def test_a_second_call_goes_on_and_ends_as_one_call_would(large: Study, tmp_path
     again = optimize(large, trials=250, storage=str(in_parts), exact_optimum=no_optimum)
     assert len(trials_of(in_parts)) == 250
     assert again.best == whole.best
+
+
+def test_the_search_for_the_front_ends_alike_however_often_it_is_interrupted(large: Study, tmp_path: Path) -> None:
+    at_once, in_parts = tmp_path / "a" / "trials.db", tmp_path / "b" / "trials.db"
+    whole = optimize(large, trials=600, storage=str(at_once), exact_optimum=no_optimum)
+    for trials in (130, 480, 600):  # within a batch, within a generation, and to the end
+        parts = optimize(large, trials=trials, storage=str(in_parts), exact_optimum=no_optimum)
+    found = [trial.params for trial in trials_of(in_parts, "front")]
+    assert len(found) == 300
+    assert found == [trial.params for trial in trials_of(at_once, "front")]
+    assert len({tuple(params.items()) for params in found}) > 150, "later generations must bring new designs"
+    assert parts.front == whole.front
 
 
 def test_an_interrupted_search_keeps_its_trials(large: Study, tmp_path: Path) -> None:
@@ -343,6 +363,49 @@ def test_a_continuous_search_leaves_the_grid() -> None:
     assert isinstance(best["batch"], int)
     assert best["weight_bits"] in study.space.values("weight_bits")
     assert best["value_bits"] == best["key_bits"]
+
+
+NUMERIC = [axis for axis in AXES.values() if axis.kind in {"int", "real"}]
+
+
+@pytest.mark.parametrize("axis", NUMERIC, ids=lambda axis: axis.name)
+def test_every_numeric_axis_can_leave_the_grid(axis: Axis) -> None:
+    """Between two grid values the design holds the number asked for, and the grid's design the grid's."""
+    low, high = max(axis.low, 1e-3), min(axis.high, 1e4)
+    low, high = (1, 9) if axis.kind == "int" else (low, high)
+    fixed = {"model": "paper/llama-3-70b", "hardware": "paper/b200", "context": 1000}
+    space = make_space(fixed | {axis.name: [low, high]})
+    parameters = Parameters(space, continuous=True)
+    middle = 4 if axis.kind == "int" else (low + high) / 2
+    columns = Columns(space, load_catalogue(space))
+    zero = {axis.name: np.zeros(1, dtype=np.int64)}
+    ends = [jax.tree.leaves(columns.design({axis.name: np.array([place])})) for place in (0, 1)]
+    between = jax.tree.leaves(with_number(columns.design(zero), axis.name, np.array([middle])))
+    assert parameters.free == (axis.name,)
+    changed = [
+        (float(np.ravel(leaf)[0]), float(np.ravel(first)[0]), float(np.ravel(last)[0]))
+        for first, last, leaf in zip(*ends, between, strict=True)
+        if not np.array_equal(first, leaf)
+    ]
+    assert changed == [(middle, low, high)]
+
+
+BOUNDS = [(None, None), (0.0, None), (None, 0.0), (-1.0, 1.0), (1.0, 1.0), (None, 5e-324), (3.0, 1e30)]
+
+
+@pytest.mark.parametrize(("low", "high"), BOUNDS)
+def test_engine_search_and_stored_fronts_agree_on_what_a_constraint_allows(
+    low: float | None, high: float | None
+) -> None:
+    constraint = Constraint("max_context", low, high)
+    values = np.float32([-np.inf, -1.0000001, -1.0, 0.0, 1e-30, 1.0, 1.0000001, 2.9999998, 3.0, 1e30, np.inf, np.nan])
+    sourced = ~np.isnan(values)
+    engine = _within(constraint, Evaluation({"max_context": values}, {}, {"max_context": sourced}))
+    with jax.debug_nans(False):
+        violations = np.asarray(_violation(jnp.asarray(values), constraint))
+    np.testing.assert_array_equal(constraint.allows(values), np.broadcast_to(engine, values.shape))
+    np.testing.assert_array_equal(violations <= 0, np.broadcast_to(engine, values.shape))
+    assert np.isfinite(violations).all()
 
 
 def test_a_continuous_design_is_evaluated_at_its_own_numbers() -> None:

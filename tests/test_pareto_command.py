@@ -13,11 +13,13 @@ from kvwall.objectives.register import metric_register
 from kvwall.spaces.axes import AXES
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.cli import run
+from kvwall.sweep.front import Front
 from kvwall.sweep.kernel import Problem
-from kvwall.sweep.objective import Objective
+from kvwall.sweep.objective import Constraint, Objective, signed
 from kvwall.sweep.pareto import EXACT, OF_DATASET, OF_FRONT, SLICE, pareto, read_objectives
 from kvwall.sweep.points import evaluate_designs
 from kvwall.sweep.store import open_front, open_results
+from kvwall.sweep.stored_front import admissible
 from kvwall.sweep.study import Study
 from tests.finished_sweeps import NOTHING, TWO_CHIPS, swept
 
@@ -27,14 +29,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return swept(TWO_CHIPS, tmp_path_factory.mktemp("pareto") / "two-chips")
 
 
-def brute_force(study: Study, objectives: list[Objective], index: np.ndarray) -> set[int]:
-    """Grid indices, of those given, that no admissible one dominates; one of each tie."""
+def brute_force(study: Study, objectives: list[Objective], index: np.ndarray) -> dict[int, int]:
+    """Of the designs given, those that no admissible one dominates: first of each tie -> how many tie."""
     found = evaluate_designs(Problem(study.columns(), study.task, (), ()), index)
-    kept = (found["status"] == 1) & (found["quality_loss_upper"] <= 0.1)
+    kept = found["status"] == 1
+    for one in study.constraints:
+        kept &= found[one.metric] >= (-np.inf if one.low is None else one.low)
+        kept &= found[one.metric] <= (np.inf if one.high is None else one.high)
+    kept &= ~np.any([np.isnan(found[one.metric]) for one in objectives], axis=0)
     values = np.stack([one.sign * found[one.metric][kept] for one in objectives], axis=1)
+    values = np.vectorize(lambda value: float(f"{value:.10e}"))(values)  # equal but for the last bits is equal
     at_most = (values[:, None, :] <= values[None, :, :]).all(axis=2)
     below = (values[:, None, :] < values[None, :, :]).any(axis=2)
-    return set(index[kept][~(at_most & below).any(axis=0)].tolist())
+    best = ~(at_most & below).any(axis=0)
+    ties: dict[tuple[float, ...], list[int]] = {}
+    for vector, design in zip(values[best].tolist(), index[kept][best].tolist(), strict=True):
+        ties.setdefault(tuple(vector), []).append(design)
+    return {min(designs): len(designs) for designs in ties.values()}
+
+
+def rows(front: xr.Dataset) -> dict[int, int]:
+    """Grid index -> multiplicity."""
+    return dict(zip(front["grid_index"].values.tolist(), front["multiplicity"].values.tolist(), strict=True))
 
 
 def test_the_study_s_own_front_is_the_stored_one(folder: Path) -> None:
@@ -53,16 +69,58 @@ def test_stored_metrics_give_a_front_of_the_stored_slice(folder: Path) -> None:
     front = pareto(folder, objectives)
     assert front.attrs["basis"] == SLICE
     study = Study.from_text(TWO_CHIPS)
+    assert rows(front) == brute_force(study, objectives, np.arange(study.space.size))
+    assert front.sizes["point"] >= 3
+
+
+FINE = """
+[study]
+name = "fine"
+[space]
+model = "meta-llama/Meta-Llama-3-8B"
+hardware = "h100-sxm"
+batch = 8
+context = { linear = [1000, 2999, 2000] }
+[objectives]
+minimize = ["time_per_output_token"]
+[constraints]
+time_per_output_token = { max = "4.9085 ms" }
+[sweep]
+keep = ["time_per_output_token", "kv_bytes_read", "quality_loss"]
+"""
+"""Neighbours differ by less than what is stored of them."""
+
+
+@pytest.fixture(scope="module")
+def fine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return swept(FINE, tmp_path_factory.mktemp("pareto") / "fine")
+
+
+def test_bounds_and_values_are_compared_unrounded(fine: Path) -> None:
+    study = Study.from_text(FINE)
+    objectives = [Objective("kv_bytes_read", "maximize")]
     exact = brute_force(study, objectives, np.arange(study.space.size))
-    # stored values are rounded to 12 bits: compare by value, not by which of two near-equal designs is named
-    found = evaluate_designs(Problem(study.columns(), study.task, (), ()), np.array(sorted(exact)))
-    for one in objectives:
-        best = (one.sign * found[one.metric]).min()
-        assert (one.sign * front[one.metric].values).min() == pytest.approx(best, rel=5e-4)
-    assert len(front["point"]) >= 3
-    values = np.stack([one.sign * front[one.metric].values for one in objectives], axis=1)
-    for design in np.stack([one.sign * found[one.metric] for one in objectives], axis=1):
-        assert (values <= design + 5e-4 * np.abs(design)).all(axis=1).any()
+    assert 100 < min(exact) < 1900, "the bound must cut the axis"
+    assert rows(pareto(fine, objectives)) == exact
+    with open_results(fine) as stored:
+        assert rows(pareto(stored, objectives)) == exact
+        values = stored["kv_bytes_read"].values[stored["time_per_output_token"].values <= 0.0049085]
+        assert values.max() != pareto(fine, objectives)["kv_bytes_read"].item(), "rounding must matter here"
+
+
+def test_all_designs_of_a_tie_are_counted(fine: Path) -> None:
+    study = Study.from_text(FINE)
+    objectives = [Objective("quality_loss", "minimize")]
+    found = rows(pareto(fine, objectives))
+    assert found == brute_force(study, objectives, np.arange(study.space.size))
+    assert next(iter(found.values())) > 100
+
+
+def test_a_front_that_compares_rounded_values_is_another_one(fine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    objectives = [Objective("kv_bytes_read", "maximize")]
+    exact = rows(pareto(fine, objectives))
+    monkeypatch.setattr("kvwall.sweep.stored_front.SLACK", 0.0)
+    assert rows(pareto(fine, objectives)) != exact
 
 
 def test_rows_of_a_slice_front_hold_every_metric_unrounded(folder: Path) -> None:
@@ -83,9 +141,26 @@ def test_other_metrics_give_a_front_among_the_front_s_designs(folder: Path) -> N
     assert front.attrs["basis"] == OF_FRONT
     study = Study.from_text(TWO_CHIPS)
     stored = open_front(folder)["grid_index"].values
-    exact = brute_force(study, objectives, stored)
-    assert set(front["grid_index"].values.tolist()) <= exact
-    assert 0 < front.sizes["point"] <= len(exact)
+    assert rows(front) == brute_force(study, objectives, stored)
+
+
+def test_rows_that_tie_by_other_objectives_are_counted(folder: Path) -> None:
+    front = open_front(folder)
+    found = pareto(front, "minimize:weight_bytes_read")
+    least = front["weight_bytes_read"].values.min()
+    ties = np.flatnonzero(front["weight_bytes_read"].values == least)
+    assert len(ties) > 1
+    assert rows(found) == {int(front["grid_index"][ties[0]]): len(ties)}
+
+
+def test_infinities_are_compared_like_numbers_and_unknown_values_are_out() -> None:
+    found = {"status": np.ones(4, np.int8), "max_context": np.array([np.inf, 5.0, np.nan, -np.inf])}
+    longest, at_least = [Objective("max_context", "maximize")], [Constraint("max_context", low=5.0)]
+    assert admissible((), longest, found).tolist() == [True, True, False, True]
+    assert admissible(at_least, (), found).tolist() == [True, True, False, False]
+    front = Front(1, np.float64)
+    front.add(signed(longest, found)[[0, 1, 3]], np.arange(3))
+    assert front.index.tolist() == [0]
 
 
 def test_a_selection_gives_the_front_of_its_points(folder: Path) -> None:
@@ -98,19 +173,17 @@ def test_a_selection_gives_the_front_of_its_points(folder: Path) -> None:
     points = [study.space.point(index) for index in range(study.space.size)]
     contexts = [study.space.values("context")[place] for place in (0, 2)]
     own = [i for i, p in enumerate(points) if p["hardware"] == "h100-sxm" and p["context"] in contexts]
-    exact = brute_force(study, list(study.objectives), np.array(own))
-    speeds = evaluate_designs(Problem(study.columns(), study.task, (), ()), np.array(sorted(exact)))
-    best = speeds["tokens_per_second_per_device"].max()
-    assert float(front["tokens_per_second_per_device"].max()) == pytest.approx(best, rel=5e-4)
+    assert rows(front) == brute_force(study, list(study.objectives), np.array(own))
 
 
-def test_a_whole_dataset_agrees_with_the_exact_front_to_the_rounding(folder: Path) -> None:
+def test_a_whole_dataset_gives_the_front_that_unrounded_values_give(folder: Path) -> None:
+    study = Study.from_text(TWO_CHIPS)
     with open_results(folder) as stored:
-        of_stored = pareto(stored)
-    exact = pareto(folder)
+        found = pareto(stored)
+    assert rows(found) == brute_force(study, list(study.objectives), np.arange(study.space.size))
     for name in ("tokens_per_second_per_device", "time_per_output_token"):
         for end in (np.min, np.max):
-            assert end(of_stored[name]) == pytest.approx(float(end(exact[name])), rel=5e-4)
+            assert end(found[name]) == pytest.approx(float(end(pareto(folder)[name])), rel=1e-6)
 
 
 def test_a_dataset_without_what_is_needed_is_refused(folder: Path) -> None:

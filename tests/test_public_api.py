@@ -15,6 +15,8 @@ import kvwall as kv
 from kvwall.spaces.axes import AXES
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.cli import COMMANDS, run
+from kvwall.sweep.pareto import EXACT
+from tests.finished_sweeps import ONE_DESIGN, swept_single
 
 ROOT = Path(__file__).parent.parent
 LLAMA = "meta-llama/Meta-Llama-3-70B"
@@ -91,6 +93,19 @@ def test_python_crossover_takes_lists():
 def test_python_evaluate_refuses_with_input_error(wrong):
     with pytest.raises(InputError):
         kv.evaluate(**({"model": LLAMA, "hardware": "h100-sxm", "context": 4096} | wrong))
+
+
+def test_python_pareto_takes_a_folder_and_optimize_a_study(tmp_path):
+    study = kv.Study.from_text(ONE_DESIGN)
+    front = kv.pareto(swept_single(ONE_DESIGN, tmp_path / "one"))
+    assert front.attrs["basis"] == EXACT
+    assert front["grid_index"].values.tolist() == [0]
+    found = kv.optimize(study, trials=1, exact_optimum=lambda study: None)
+    assert found.best["tokens_per_second_per_device"] == pytest.approx(front["tokens_per_second_per_device"].item())
+
+
+def test_every_name_of_the_package_is_there():
+    assert all(callable(getattr(kv, name)) for name in kv.__all__)
 
 
 def test_the_sweep_folder_and_the_sweep_function_share_one_name():

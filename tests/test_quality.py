@@ -20,11 +20,7 @@ from kvwall.objectives.quality import (
     composed_loss,
     composed_loss_upper,
     eviction_hazard,
-    eviction_loss,
     quantization_hazard,
-    quantization_loss,
-    retrieval_loss,
-    weight_loss,
 )
 from kvwall.spaces.errors import InputError
 from kvwall.spaces.quality import (
@@ -35,9 +31,7 @@ from kvwall.spaces.quality import (
     Evidence,
     FittedBits,
     QualityParameters,
-    evictor_code,
     load_quality_curves,
-    quantizer_code,
     task_rows,
 )
 from kvwall.sweep import quality_fit
@@ -67,15 +61,12 @@ PARAMETERS = every_design()
 
 def quantized(key: float, value: float, quantizer: str) -> np.ndarray:
     """Central loss per task of one quantizer."""
-    column = quantizer_code(quantizer)
-    curve = jax.tree.map(lambda leaf: leaf[:, column], CURVES.quantizer_columns(0.9))
-    return np.asarray(quantization_loss(key, value, curve))
+    return np.asarray(composed_loss(key, value, 1.0, 16.0, PARAMETERS))[:, QUANTIZERS.index(quantizer), 0, 0]
 
 
 def evicted(kept: float, evictor: str, seen: bool) -> np.ndarray:
     """Central loss per task of one evictor."""
-    curve = jax.tree.map(lambda leaf: leaf[:, evictor_code(evictor), int(seen)], CURVES.evictor_columns(0.9))
-    return np.asarray(eviction_loss(kept, curve))
+    return np.asarray(composed_loss(16.0, 16.0, kept, 16.0, PARAMETERS))[:, 0, EVICTORS.index(evictor), int(seen)]
 
 
 @pytest.mark.parametrize("loss", [composed_loss, composed_loss_upper])
@@ -194,7 +185,8 @@ def test_published_perplexity_medians_are_within_a_factor_of_two(quantizer: str,
 
 @pytest.mark.parametrize(("payload", "median"), [(8.0, 0.002), (4.15, 0.016), (3.0, 0.07), (2.25, 0.35)])
 def test_published_weight_medians_are_within_a_factor_of_two(payload: float, median: float) -> None:
-    assert median / 2 < weight_loss(payload, CURVES.weight_columns(0.9))[0] < median * 2
+    aggregate = np.asarray(composed_loss(16.0, 16.0, 1.0, payload, PARAMETERS))[0]
+    assert median / 2 < aggregate.min() == aggregate.max() < median * 2
 
 
 def test_eviction_shows_what_an_average_hides() -> None:
@@ -207,8 +199,7 @@ def test_eviction_shows_what_an_average_hides() -> None:
         assert evicted(kept, "position", True)[rows["retrieval_easy"]] == pytest.approx(1 - kept, abs=0.06)
 
 
-def test_retrieval_is_the_worse_needle_class() -> None:
-    assert float(retrieval_loss(0.1, 0.4)) == pytest.approx(0.4)
+def test_the_task_retrieval_is_of_both_needle_classes() -> None:
     assert task_rows("retrieval") == (TASKS.index("retrieval_easy"), TASKS.index("retrieval_hard"))
 
 
@@ -346,8 +337,7 @@ def test_rows_are_parted_by_what_decides_them() -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: quantizer_code("structure-aware"), "did you mean structure_aware"),
-        (lambda: evictor_code("query_awere"), "did you mean query_aware"),
+        (lambda: CURVES.upper_shift("quantiser", "", 0.9), "did you mean quantizer"),
         (lambda: task_rows("retreival"), "did you mean retrieval"),
         (lambda: CURVES.parameters(0.999), "0.5 to 0.99"),
         (lambda: CURVES.parameters(float("nan")), "0.5 to 0.99"),

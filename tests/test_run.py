@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from kvwall.spaces.errors import InputError, NothingAdmissible
+from kvwall.spaces.errors import InputError
 from kvwall.sweep.cli import run
-from kvwall.sweep.run import run_sweep
+from kvwall.sweep.run import run_sweep, why_nothing
 from kvwall.sweep.store import open_front, open_results, open_summary
 from kvwall.sweep.study import Study
 
@@ -100,9 +100,8 @@ def test_a_changed_study_is_refused_with_the_difference(finished):
 
 def test_contradictory_constraints_say_which_kills_how_many(tmp_path):
     text = STUDY.replace("[constraints]", "[constraints]\ntokens_per_second = { min = 1e9 }")
-    with pytest.raises(NothingAdmissible) as caught:
-        run_sweep(Study.from_text(text), tmp_path / "none")
-    said = " ".join(caught.value.faults)
+    assert run_sweep(Study.from_text(text), tmp_path / "none").admissible == 0
+    said = " ".join(why_nothing(Study.from_text(text), tmp_path / "none"))
     feasible = int(open_summary(tmp_path / "none")["feasible"])
     assert f"tokens_per_second >= 1e+09 alone rejects {feasible:,} of the {feasible:,} feasible points" in said
     assert open_front(tmp_path / "none").sizes["point"] == 0
@@ -130,6 +129,15 @@ def test_command_prints_one_json_object_and_exit_codes(tmp_path, capsys):
     assert "mi300x" in said
 
 
+def test_nothing_admissible_prints_its_result_and_exits_with_3(tmp_path, capsys):
+    path = tmp_path / "small.toml"
+    path.write_text(STUDY.replace("[constraints]", "[constraints]\ntokens_per_second = { min = 1e9 }"))
+    assert run(["sweep", str(path), "--out", str(tmp_path / "out"), "--json"]) == 3
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["admissible"] == 0
+    assert "alone rejects" in printed.err
+
+
 def test_dry_run_writes_nothing(tmp_path, capsys):
     path = tmp_path / "small.toml"
     path.write_text(STUDY)
@@ -138,6 +146,30 @@ def test_dry_run_writes_nothing(tmp_path, capsys):
     assert found["points"] == 144
     assert found["seconds_expected"] > 0
     assert not (tmp_path / "out").exists()
+
+
+def test_a_design_that_meets_a_bound_exactly_is_admissible(tmp_path):
+    space = 'model = "meta-llama/Meta-Llama-3-8B"\nhardware = "h100-sxm"\ncontext = [8192, 16384]\nbatch = [2, 4]\n'
+    arguments = ("--hardware", "h100-sxm", "--context", "8192", "--batch", "2")
+    exact = json.loads(evaluated(*arguments))["metrics"]["time_per_output_token"]
+    bound = f"[constraints]\ntime_per_output_token = {{ max = {exact!r} }}\n"
+    study = Study.from_text(f'[study]\nname = "tie"\n[space]\n{space}{bound}')
+    assert run_sweep(study, tmp_path / "tie").admissible == 1
+
+
+def test_interrupting_a_sweep_says_how_to_go_on(tmp_path):
+    path = tmp_path / "big.toml"
+    path.write_text(BIG)
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", "from kvwall.sweep.cli import main; main()", "sweep", str(path), "--out", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    while not (out / "spec.json").exists():
+        time.sleep(0.01)
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130
+    assert "the same command goes on from there" in said
 
 
 @pytest.mark.parametrize("stated", ["context = 4096", "context = [4096, 8192]"])

@@ -62,6 +62,16 @@ continuous = true
 )
 
 
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("50 ms", 0.05), ("50000 µs", 0.05), ("5e4us", 0.05), (" .05 seconds ", 0.05), ("1 min", 60.0), ("+2E-1 s", 0.2)],
+)
+def test_a_bound_is_a_quantity_in_a_usual_unit(written, seconds):
+    study = Study.from_text(FULL.replace('"50 ms"', f'"{written}"'))
+    bounds = {constraint.metric: constraint.high for constraint in study.constraints}
+    assert bounds["time_per_output_token"] == pytest.approx(seconds, rel=1e-12)
+
+
 def faults_of(text: str) -> tuple[str, ...]:
     with pytest.raises(InputError) as raised:
         Study.from_text(text, "small.toml")
@@ -286,6 +296,8 @@ FAULTS = [
     ('max = "50 ms"', 'max = "50"', 'such as "50 ms"'),
     ('max = "50 ms"', 'max = "2**99 s"', 'such as "50 ms"'),
     ('min = "2 GB"', 'min = "2 radian"', 'such as "8 GB"'),
+    ('min = "2 GB"', 'min = "2e GB"', 'such as "8 GB"'),
+    ('min = "2 GB"', 'min = "nan GB"', 'such as "8 GB"'),
     ('"regime", ', '"regme", ', '"regme" is neither a metric nor a label (did you mean regime?)'),
     ('"regime", ', '"token_per_second", ', "did you mean tokens_per_second"),
     ('"regime", ', "7, ", "keep[1] = 7: write text in quotes"),

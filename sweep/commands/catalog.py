@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from kvwall.spaces.figures import display
 from kvwall.sweep.catalog import SECTIONS, Entry, section_named
-from kvwall.sweep.readable import bytes_text, number_text
+from kvwall.sweep.readable import number_text, rounded_text
 from kvwall.sweep.terminal import new_table, terminal
 
-_FIGURES: Final = ("memory_capacity", "memory_bandwidth", "bf16_flops", "scale_up_bandwidth", "host_link_bandwidth")
+_FIGURES: Final[Mapping[str, tuple[str, float]]] = {
+    "memory_capacity": ("memory\nGB", 1e9),
+    "memory_bandwidth": ("bandwidth\nTB/s", 1e12),
+    "bf16_flops": ("BF16\nTFLOP/s", 1e12),
+    "scale_up_bandwidth": ("scale-up\nGB/s", 1e9),
+    "host_link_bandwidth": ("host link\nGB/s", 1e9),
+}
+"""Figures that the list of chips shows: heading with the unit, and what the unit is in SI."""
 
 
 def command(
@@ -54,28 +60,33 @@ def _overview(json: bool) -> None:
         console.print(f"{section:10}{count:4}   kvwall catalog {section}")
 
 
-def _print_table(headings: Mapping[str, bool], rows: Sequence[Sequence[str]]) -> None:
-    """A table; a heading is True where its column is numbers."""
+Kind = Literal["word", "number", "text"]
+"""What a column holds; only text is broken into lines."""
+
+
+def _print_table(headings: Mapping[str, Kind], rows: Sequence[Sequence[str]]) -> None:
     console = terminal()
     table = new_table(console)
-    for heading, numbers in headings.items():
-        first = heading == next(iter(headings))
-        table.add_column(heading, justify="right" if numbers else "left", overflow="fold", no_wrap=first)
+    for heading, kind in headings.items():
+        justify: Literal["left", "right"] = "right" if kind == "number" else "left"
+        table.add_column(heading, justify=justify, overflow="fold", no_wrap=kind != "text")
     for row in rows:
         table.add_row(*row)
     console.print(table)
 
 
 def _hardware(entries: Sequence[Entry]) -> None:
-    def shown(entry: Entry, field: str) -> str:
-        return display(field, entry[field]) if entry[field] is not None else "-"
+    def shown(entry: Entry, field: str, unit: float) -> str:
+        return rounded_text(entry[field] / unit) if entry[field] is not None else "-"
 
-    headings = {"name": False, "memory": True, "bandwidth": True, "BF16": True, "scale-up": True, "host link": True}
     rows = [
-        [entry["name"] + ("" if entry["status"] == "shipping" else " *"), *(shown(entry, field) for field in _FIGURES)]
+        [
+            entry["name"] + ("" if entry["status"] == "shipping" else " *"),
+            *(shown(entry, field, unit) for field, (_, unit) in _FIGURES.items()),
+        ]
         for entry in entries
     ]
-    _print_table(headings, rows)
+    _print_table({"name": "word", **{heading: "number" for heading, _ in _FIGURES.values()}}, rows)
     terminal().print("* announced, not shipping    - no source states it (give it with --assume)", style="dim")
 
 
@@ -84,9 +95,11 @@ def _models(entries: Sequence[Entry]) -> None:
     for entry in entries:
         if entry["supported"]:
             limit = number_text(entry["max_positions"]) if entry["max_positions"] else "-"
-            size, kv = f"{entry['parameters_total'] / 1e9:,.2f}e9", bytes_text(entry["kv_bytes_per_token_all_layers"])
-            rows.append([entry["name"], size, kv, limit, f"{entry['weight_bits']} bit"])
-    _print_table({"name": False, "parameters": True, "KV per token": True, "context": True, "weights": True}, rows)
+            size, kv = entry["parameters_total"] / 1e9, entry["kv_bytes_per_token_all_layers"] / 1e3
+            bits = rounded_text(entry["weight_bits"])
+            rows.append([entry["name"], rounded_text(size), rounded_text(kv), limit, bits])
+    headings = ("param.\n1e9", "KV kB\n/token", "context\ntokens", "bits")
+    _print_table({"name": "word", **{heading: "number" for heading in headings}}, rows)
     console = terminal()
     console.print("\nLayouts not supported yet:")
     for entry in entries:
@@ -100,30 +113,31 @@ def _axes(entries: Sequence[Entry]) -> None:
         [e["name"], "required" if e["required"] else number_text(e["neutral"]), e["meaning"], e["allowed"]]
         for e in built
     ]
-    _print_table({"axis": False, "neutral": False, "meaning": False, "allowed": False}, rows)
+    _print_table({"axis": "word", "neutral": "word", "meaning": "text", "allowed": "text"}, rows)
     absent = ", ".join(entry["name"] for entry in entries if not entry["supported"])
     terminal().print(f"Not supported yet: {absent}.", style="dim")
 
 
 def _metrics(entries: Sequence[Entry]) -> None:
     rows = [
-        [entry["name"], entry.get("unit", ""), entry.get("meaning") or f"null: {entry['reason']}", _values(entry)]
-        for entry in entries
+        [entry["name"], entry.get("unit", ""), entry.get("evidence", ""), _metric_meaning(entry)] for entry in entries
     ]
-    _print_table({"name": False, "unit": False, "meaning": False, "evidence or values": False}, rows)
+    _print_table({"name": "word", "unit": "word", "evidence": "word", "meaning": "text"}, rows)
 
 
-def _values(entry: Entry) -> str:
-    return str(entry.get("evidence") or ", ".join(entry.get("values", [])))
+def _metric_meaning(entry: Entry) -> str:
+    if "reason" in entry:
+        return f"null: {entry['reason']}"
+    return f"{entry['meaning']}: {', '.join(entry['values'])}" if "values" in entry else str(entry["meaning"])
 
 
 def _engines(entries: Sequence[Entry]) -> None:
-    _print_table({"name": False, "meaning": False}, [[entry["name"], entry["meaning"]] for entry in entries])
+    _print_table({"name": "word", "meaning": "text"}, [[entry["name"], entry["meaning"]] for entry in entries])
 
 
 def _studies(entries: Sequence[Entry]) -> None:
     rows = [[e["name"], f"{e['points']:,}", e["mode"], "; ".join(e["objectives"])] for e in entries]
-    _print_table({"name": False, "points": True, "mode": False, "objectives": False}, rows)
+    _print_table({"name": "word", "points": "number", "mode": "word", "objectives": "text"}, rows)
 
 
 _TABLES: Final[Mapping[str, Callable[[Sequence[Entry]], None]]] = {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from kvwall.sweep.run import SweepResult
 
 _MORE = """The study is a TOML file or a shipped study's name (see: kvwall catalog studies).
 
@@ -19,6 +21,13 @@ Examples:
 """
 
 
+_LOST = {
+    "memory": "do not fit in memory",
+    "layout": "cannot be laid out on so many devices",
+    "unsourced_input": "lack a figure that no source states (kvwall evaluate names it; [assume] supplies it)",
+}
+
+
 def command(
     study: Annotated[str, typer.Argument(metavar="STUDY", help="TOML file or name of a shipped study")],
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="results folder; default outputs/<name>")] = None,
@@ -26,7 +35,8 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object on stdout")] = False,
 ) -> None:
     """Evaluate a study's whole grid; a second call finishes what an earlier one began."""
-    from kvwall.sweep.run import run_sweep
+    from kvwall.spaces.errors import NothingAdmissible
+    from kvwall.sweep.run import run_sweep, why_nothing
     from kvwall.sweep.study import Study
 
     loaded = Study.load(study)
@@ -41,11 +51,20 @@ def command(
         typer.echo(notice, err=True)
     if as_json:
         _show(result.to_json(), as_json)
-        return
+    else:
+        _say(result, study)
+    if result.admissible == 0:
+        raise NothingAdmissible(why_nothing(loaded, result.out))
+
+
+def _say(result: SweepResult, study: str) -> None:
     rate = f" at {result.points_per_second:.3g} points/s" if result.points_per_second else " by an earlier run"
     folder = Path(result.out)
     typer.echo(f"{result.points:,} designs evaluated{rate}")
     typer.echo(f"          {result.feasible:,} feasible, {result.admissible:,} of them inside the constraints")
+    for status, meaning in _LOST.items():
+        if status in result.statuses:
+            typer.echo(f"          {result.statuses[status]:,} {meaning}")
     typer.echo(f"front     {folder / 'front.nc'}  ({result.front_size:,} designs, exact)")
     typer.echo(f"datasets  {folder / 'view.nc'}  ({result.stored_points:,} designs stored), {folder / 'summary.nc'}")
     typer.echo(f"next      kvwall report {folder}   (one HTML page), kvwall pareto {folder}, kvwall optimize {study}")
@@ -60,14 +79,13 @@ def _plan(study: Any, out: Path | None) -> dict[str, Any]:
     plan = shard_plan(study)
     stream = Stream(problem_of(study))
     print("compiling, and timing a few blocks ...", file=sys.stderr)
-    began = time.perf_counter()
     seconds = stream.seconds_expected()
     return {
         "study": study.name,
         "points": study.space.size,
         "axes": {name: len(study.space[name]) for name in study.space.dims},
         "seconds_expected": seconds,
-        "compile_seconds": time.perf_counter() - began,
+        "compile_seconds": stream.compile_seconds,
         "stored_points": plan.size,
         "disk_bytes_at_most": plan.required_bytes(),
         "out": str(out or OUTPUTS / study.name),
@@ -79,5 +97,16 @@ def _show(facts: dict[str, Any], as_json: bool) -> None:
         typer.echo(json.dumps(facts, allow_nan=False))
         return
     for name, value in facts.items():
-        shown = f"{value:,}" if isinstance(value, int) else f"{value:.3g}" if isinstance(value, float) else str(value)
-        typer.echo(f"{name.replace('_', ' '):<20} {shown}")
+        typer.echo(f"{name.replace('_', ' '):<20} {_shown(name, value)}")
+
+
+def _shown(name: str, value: Any) -> str:
+    from kvwall.sweep.progress import duration
+
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {length}" for key, length in value.items())
+    if "seconds" in name:
+        return duration(value)
+    if "bytes" in name:
+        return f"{value / 1e6:,.0f} MB"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from kvwall.spaces.axes import Value
 from kvwall.spaces.errors import InputError
+from kvwall.sweep.canonical import canonical_json
 from kvwall.sweep.store import open_front, open_summary
-from kvwall.sweep.store.spec_file import canonical_json, differences, read_spec
+from kvwall.sweep.store.spec_file import differences, read_spec
 from kvwall.sweep.study import Study
 
 STUDY = "study.toml"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kvwall.spaces.hardware import Hardware, display
+from kvwall.spaces.figures import display
+from kvwall.spaces.hardware import Hardware
 from kvwall.sweep.report.data import Results
 from kvwall.sweep.report.parts import Section, Table
 from kvwall.sweep.report.wording import short_name

@@ -9,7 +9,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from kvwall.spaces.axes import Value
-from kvwall.spaces.hardware import Hardware, display
+from kvwall.spaces.figures import display
+from kvwall.spaces.hardware import Hardware
 from kvwall.sweep.readable import prefixed
 from kvwall.sweep.report.choices import Choices
 from kvwall.sweep.report.laws import FLOP_RATE, spread

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import plotly.graph_objects as go
@@ -30,9 +31,17 @@ REGIME_COLOURS: Final[Mapping[str, str]] = {
 _CHIP_COLOURS: Final = (
     "#117733", "#332288", "#cc6677", "#ddaa33", "#44aa99", "#882255", "#88ccee", "#999933", "#aa4499",
 )  # fmt: skip
+_PLACES: Final[Mapping[str, int]] = {
+    "h100-sxm": 0, "b200-sxm": 1, "mi300x": 2, "h200-sxm": 3, "mi355x": 4, "gb200-nvl72": 5, "mi350x": 6, "b300-sxm": 7,
+    "gb300-nvl72": 8, "a100-sxm-80": 5, "mi325x": 8, "tpu-v7": 4, "tpu-v6e": 6, "gaudi3": 3, "trainium2": 7,
+    "paper/h100": 0, "paper/b200": 1, "paper/mi300x": 2,
+}  # fmt: skip
+"""Place in the palette of chips that many studies compare: a chip looks the same in every report."""
 CHIP_SYMBOLS: Final = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x", "pentagon", "hexagon")
 TOP: Final = 34
 """Margin above a plot, in pixels: room for the row of buttons."""
+_MARGIN: Final = 0.03
+"""Room beyond the first and last value, as a share of the range: a marker at 0 is not cut."""
 FONT: Final = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 CONFIG: Final[Mapping[str, object]] = {
     "displaylogo": False,
@@ -44,13 +53,32 @@ CONFIG: Final[Mapping[str, object]] = {
 
 
 def chip_colour(study: Study, chip: Value) -> str:
-    """The colour of a chip, the same in every figure."""
-    return _CHIP_COLOURS[study.space.values("hardware").index(chip) % len(_CHIP_COLOURS)]
+    """The colour of a chip: the same in every figure, and in every report unless chips would share it."""
+    return _CHIP_COLOURS[_place(study, chip)]
 
 
 def chip_symbol(study: Study, chip: Value) -> str:
     """The marker of a chip."""
-    return CHIP_SYMBOLS[study.space.values("hardware").index(chip) % len(CHIP_SYMBOLS)]
+    return CHIP_SYMBOLS[_place(study, chip)]
+
+
+def _place(study: Study, chip: Value) -> int:
+    return chip_places(map(str, study.space.values("hardware")))[str(chip)]
+
+
+def chip_places(names: Iterable[str]) -> dict[str, int]:
+    """Place in the palette of each chip, whatever their order: its own where it is free, else the next that is.
+
+    >>> chip_places(["mi300x", "h100-sxm"]), chip_places(["h100-sxm", "paper/h100"])
+    ({'h100-sxm': 0, 'mi300x': 2}, {'h100-sxm': 0, 'paper/h100': 1})
+    """
+    found: dict[str, int] = {}
+    count = len(_CHIP_COLOURS)
+    for name in sorted(set(names), key=lambda name: (name not in _PLACES, name)):
+        own = _PLACES.get(name, zlib.crc32(name.encode()) % count)
+        free = (place % count for place in range(own, own + count) if place % count not in found.values())
+        found[name] = next(free, own)
+    return found
 
 
 def frame(x: Mapping[str, Any], y: Mapping[str, Any], **more: Any) -> go.Layout:
@@ -122,7 +150,8 @@ def metric_axis(study: Study, name: str, values: Sequence[float]) -> dict[str, A
     positive = [value for value in values if value > 0]
     log = len(positive) == len(values) > 0 and max(positive) > 30 * min(positive)
     if name.startswith("quality_loss") and not name.endswith("perplexity"):
-        return axis(label, tickformat="~%", rangemode="tozero")
+        most = max(values, default=0.0) or 1.0
+        return axis(label, tickformat="~%", range=[-_MARGIN * most, (1 + _MARGIN) * most])
     match unit:
         case "s":
             return axis(label, log=log, suffix="s")

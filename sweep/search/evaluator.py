@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,7 +15,9 @@ from kvwall.objectives.register import LABELS, STATUS_OK, Evaluation, evaluate, 
 from kvwall.objectives.status import STATUSES
 from kvwall.objectives.step import evaluate_step
 from kvwall.spaces.axes import Value
+from kvwall.spaces.columns import with_number
 from kvwall.spaces.design import Design
+from kvwall.sweep.objective import Constraint
 from kvwall.sweep.search.parameters import Parameters, Params
 
 if TYPE_CHECKING:
@@ -31,27 +33,6 @@ _CANNOT = 10.0
 _LEAST = 1e-9
 """A violated constraint is never rounded to zero."""
 _MEMORY = STATUSES.index("memory")
-
-_FIELDS: Mapping[str, tuple[str, str]] = {
-    "batch": ("workload", "batch"),
-    "context": ("workload", "context"),
-    "output_tokens": ("workload", "output_tokens"),
-    "weight_bits": ("precision", "weight_bits"),
-    "activation_bits": ("precision", "activation_bits"),
-    "key_bits": ("kv_format", "key_bits"),
-    "value_bits": ("kv_format", "value_bits"),
-    "kv_group_size": ("kv_format", "group_size"),
-    "scale_bits": ("kv_format", "scale_bits"),
-    "zero_bits": ("kv_format", "zero_bits"),
-    "residual_window": ("kv_format", "residual_window"),
-    "outlier_fraction": ("kv_format", "outlier_fraction"),
-    "retention": ("eviction", "retention"),
-    "sink_tokens": ("eviction", "sink_tokens"),
-    "recent_tokens": ("eviction", "recent_tokens"),
-    "placement_host": ("placement", "host"),
-    "tensor_parallel": ("parallel", "tensor"),
-}
-"""Numeric axis -> record and field of a Design; `utilisation` is a field of the Design itself."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +91,7 @@ class Evaluator:
         violations = [
             jnp.where(status == STATUS_OK, 0.0, jnp.where(status == _MEMORY, shortage, _CANNOT)),
             jnp.where(sourced, 0.0, _CANNOT),
-            *(_violation(value(each.metric), each.low, each.high) for each in self.study.constraints),
+            *(_violation(value(each.metric), each) for each in self.study.constraints),
         ]
         return _rows(objectives), _rows(violations), jnp.broadcast_to(status, (BATCH,))
 
@@ -146,16 +127,8 @@ class Evaluator:
             name = entry.axis.name
             dimension = space.dimension_of(name)
             if dimension in numbers:
-                design = _with(design, name, numbers[dimension])
+                design = with_number(design, name, numbers[dimension])
         return design
-
-
-def _with(design: Design, axis: str, number: Any) -> Design:
-    """The design with one axis at these numbers."""
-    if axis not in _FIELDS:
-        return replace(design, **{axis: number})
-    record, field = _FIELDS[axis]
-    return replace(design, **{record: replace(getattr(design, record), **{field: number})})
 
 
 def _column(values: Any, rows: int) -> np.ndarray[Any, Any]:
@@ -166,11 +139,11 @@ def _rows(parts: Sequence[Any]) -> jax.Array:
     return jnp.stack([jnp.broadcast_to(part, (BATCH,)) for part in parts], axis=-1)
 
 
-def _violation(value: Any, low: float | None, high: float | None) -> jax.Array:
+def _violation(value: Any, constraint: Constraint) -> jax.Array:
     """Distance outside the bounds as a fraction of the bound (absolute for a bound of 0); NaN is far outside."""
-    outside = jnp.zeros_like(value)
-    if low is not None:
-        outside = jnp.where(value < low, jnp.maximum((low - value) / (abs(low) or 1.0), _LEAST), outside)
-    if high is not None:
-        outside = jnp.where(value > high, jnp.maximum((value - high) / (abs(high) or 1.0), _LEAST), outside)
-    return jnp.where(jnp.isnan(value), _CANNOT, jnp.minimum(outside, _CANNOT))
+    outside = jnp.full_like(value, _LEAST)
+    for bound, side in ((constraint.low, -1.0), (constraint.high, 1.0)):
+        if bound is not None:
+            outside = jnp.maximum(outside, side * (value - bound) / (abs(bound) or 1.0))
+    far = jnp.where(jnp.isnan(value), _CANNOT, jnp.minimum(outside, _CANNOT))
+    return jnp.where(constraint.allows(value), 0.0, far)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kvwall.sweep.kernel import Problem, RowReducer
-from kvwall.sweep.layout import choose_layouts
-from kvwall.sweep.reduction import LARGE
+from kvwall.sweep.run import problem_of
+from kvwall.sweep.stream import Stream, rows_in_order
 
 if TYPE_CHECKING:
     from kvwall.sweep.study import Study
 
 MOST_POINTS = 5_000_000_000
 """Larger grids are not streamed just to state a regret; their sweep is worth keeping."""
-_POINTS_PER_CALL = 2**24
 
 
 def grid_optimum(study: Study, progress: Callable[[int, int], None] | None = None) -> float | None:
@@ -22,13 +20,14 @@ def grid_optimum(study: Study, progress: Callable[[int, int], None] | None = Non
 
     `progress` is told points done and points in all.
     """
-    problem = Problem(study.columns(), study.task, study.objectives, study.constraints)
-    layout = choose_layouts(study.space, {})[0]
-    rows = min(layout.row_count, max(1, _POINTS_PER_CALL // layout.column_count))
-    reducer = RowReducer(problem, layout, rows, ())
-    best = float(LARGE)
-    for first in range(0, layout.row_count, rows):
-        best = min(best, float(reducer(first).best[:, 0].min()))
+    reducer, _ = Stream(problem_of(study)).reducers()
+    reducer.compile()
+    best: float | None = None
+    for first_row, found in rows_in_order(reducer):
+        values = found.best[found.admissible[:, 0] > 0, 0]
+        if len(values):
+            best = float(values.min()) if best is None else min(best, float(values.min()))
         if progress:
-            progress(min(layout.row_count, first + rows) * layout.column_count, study.space.size)
-    return study.objectives[0].sign * best if best < LARGE else None
+            points = (first_row + len(found.best)) * reducer.layout.column_count
+            progress(min(points, study.space.size), study.space.size)
+    return None if best is None else study.objectives[0].sign * best

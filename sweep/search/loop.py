@@ -44,8 +44,8 @@ class Search:
     evaluator: Evaluator
     objectives: tuple[Objective, ...]
     trials: int
-    sampler: Callable[[int], BaseSampler]
-    """Given the number of trials an earlier call finished."""
+    sampler: BaseSampler
+    """Its proposals depend on the seed, the trial's number and the trials of earlier batches only."""
     kept: KeptTrials | None = None
     first: Sequence[Params] = ()
     """Designs to try before the sampler is asked."""
@@ -53,9 +53,7 @@ class Search:
     def run(self, progress: Progress | None) -> list[FrozenTrial]:
         """Finished trials, those of earlier calls included. What is finished when it is interrupted is kept."""
         finished = self.kept.finished() if self.kept else []
-        study = optuna.create_study(
-            directions=[objective.sense for objective in self.objectives], sampler=self.sampler(len(finished))
-        )
+        study = optuna.create_study(directions=[objective.sense for objective in self.objectives], sampler=self.sampler)
         study.add_trials(finished)
         self._enqueue(study, finished)
         began, before = time.monotonic(), len(finished)

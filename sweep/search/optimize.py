@@ -8,24 +8,24 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import moocore
 import numpy as np
 import optuna
 
 from kvwall.objectives.register import STATUS_OK
 from kvwall.objectives.status import STATUSES
 from kvwall.spaces.errors import InputError
+from kvwall.sweep.front import Front
 from kvwall.sweep.objective import Objective
 from kvwall.sweep.results import FrontTable
 from kvwall.sweep.search.evaluator import BATCH, Evaluator, Scores
 from kvwall.sweep.search.exact import MOST_POINTS, grid_optimum
+from kvwall.sweep.search.front_sampler import FrontSampler
 from kvwall.sweep.search.loop import Progress, Search
 from kvwall.sweep.search.parameters import Parameters, Params, key
 from kvwall.sweep.search.result import OptimizeResult
-from kvwall.sweep.search.sampler import LocalSearchSampler, front_sampler
+from kvwall.sweep.search.sampler import LocalSearchSampler
 from kvwall.sweep.search.storage import KeptTrials, TrialStore
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class _Run:
             self.evaluator,
             self.study.objectives[:1],
             self.trials,
-            lambda done: LocalSearchSampler(self.parameters, sign, self.seed),
+            LocalSearchSampler(self.parameters, sign, self.seed),
             self._kept(store, "best", self.study.objectives[:1]),
             first=self._warm_starts(),
         ).run(self.progress)
@@ -124,7 +124,7 @@ class _Run:
                 self.evaluator,
                 self.study.objectives,
                 math.ceil(self.trials * FRONT_SHARE),
-                partial(front_sampler, self.seed),
+                FrontSampler(self.parameters, self.seed),
                 self._kept(store, "front", self.study.objectives),
             ).run(self.progress)
         tried = list({key(trial.params): trial.params for trial in [*best, *others]}.values())
@@ -186,11 +186,10 @@ class _Run:
         if not len(rows):
             return []
         rows = np.array(sorted(rows, key=lambda row: self._order(found.tried[int(row)])))
-        values = found.scores.objectives[rows] * np.array([objective.sign for objective in self.study.objectives])
-        _, first = np.unique(values, axis=0, return_index=True)
-        values, rows = values[np.sort(first)], rows[np.sort(first)]
-        best = moocore.is_nondominated(values) if values.shape[1] > 1 else values[:, 0] == values[:, 0].min()
-        return self.evaluator.describe([found.tried[int(row)] for row in rows[best]])
+        front = Front(len(self.study.objectives))
+        signs = np.array([objective.sign for objective in self.study.objectives])
+        front.add(found.scores.objectives[rows] * signs, np.arange(len(rows)))
+        return self.evaluator.describe([found.tried[int(row)] for row in rows[np.sort(front.index)]])
 
 
 def _optimum(

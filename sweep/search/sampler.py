@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler
+from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
@@ -18,9 +18,6 @@ from kvwall.sweep.search.parameters import Parameters, Params, key
 
 Rank: TypeAlias = tuple[bool, float, int]
 """Smaller is better: admissible before not, then the value (or how far outside), then the older trial."""
-
-FRONT_POPULATION = 100
-"""Population of NSGA-II, which searches the front."""
 
 RANDOM_TRIALS = 100
 """Trials before anything is learned."""
@@ -182,11 +179,6 @@ class LocalSearchSampler(BaseSampler):
             if key(params) not in self._history.seen:
                 return params
         return None
-
-
-def front_sampler(seed: int, done: int) -> BaseSampler:
-    """NSGA-II for several objectives; `done` trials of an earlier call move its random numbers on."""
-    return NSGAIISampler(population_size=FRONT_POPULATION, seed=(seed + 1_000_003 * done) % 2**32)
 
 
 def _place(draw: np.random.Generator, kind: str, length: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -28,11 +29,11 @@ def write_atomically(path: Path, payload: Payload) -> None:
             os.fsync(file.fileno())
         part.replace(path)
         _flush_folder(path.parent)
-    except OSError as fault:
-        part.unlink(missing_ok=True)
-        raise refused(path, fault) from fault
-    except BaseException:  # interrupted: leave no part behind
-        part.unlink(missing_ok=True)
+    except BaseException as fault:  # an interrupt too leaves no part behind
+        with contextlib.suppress(OSError):  # a read-only disk refuses this as well
+            part.unlink(missing_ok=True)
+        if isinstance(fault, OSError):
+            raise refused(path, fault) from fault
         raise
 
 

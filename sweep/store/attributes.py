@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kvwall.objectives.register import Label, Metric
 from kvwall.spaces.axes import Axis
-from kvwall.sweep.store.spec_file import canonical_json
+from kvwall.sweep.canonical import canonical_json
 
 if TYPE_CHECKING:
     from kvwall.sweep.study import Study
@@ -119,8 +119,6 @@ def provenance(study: Study, file: str, title: str, summary: str) -> Attributes:
         "constraints": [str(constraint) for constraint in study.constraints],
         "study_toml": study.text or study.resolved(),
     }
-    if spec.get("seed") is not None:
-        stated["seed"] = spec["seed"]
     return {name: attribute(value) for name, value in stated.items()}
 
 

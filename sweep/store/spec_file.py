@@ -8,15 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from kvwall.spaces.errors import InputError
+from kvwall.sweep.canonical import canonical_json
 from kvwall.sweep.store.atomic import write_atomically
 
 NAME = "spec.json"
 _MOST_SHOWN = 12
-
-
-def canonical_json(spec: Mapping[str, Any]) -> bytes:
-    """The one byte string of a spec; its SHA-256 is the study's `spec_hash`."""
-    return json.dumps(spec, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=True).encode()
 
 
 def settle_spec(folder: Path, spec: Mapping[str, Any]) -> None:

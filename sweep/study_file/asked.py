@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Mapping
@@ -21,12 +22,13 @@ from kvwall.sweep.study_file.sections import (
     validated,
 )
 
-# What may stand after a bound's number, by the unit of the metric; pint alone takes "3 radian" for bytes.
+# Units that a bound may have, by the unit of the metric; pint alone takes "3 radian" for bytes.
 _UNITS: Mapping[str, str] = {
     "s": r"[fpnumµ]?s|[a-z]*seconds?|min|minutes?|h|hours?",
     "byte": r"[kMGTPE]?B|[KMGTPE]iB|[a-z]*bytes?",
 }
-_NUMBER = r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)\s*"
+_DIGITS = r"[\s0-9.eE+-]*"
+"""What a number is made of; whether it is one, `parse_quantity` says."""
 
 
 def read_objectives(stated: Mapping[str, Any], present: bool, faults: LocatedFaults) -> tuple[Objective, ...]:
@@ -86,10 +88,9 @@ def _number(name: str, unit: str | None, bound: object, path: KeyPath, faults: L
     """A bound written as a quantity in the metric's unit; anything but text as it is."""
     if not isinstance(bound, str) or path[-1] not in BoundsSection.model_fields:
         return bound
-    if unit is not None and unit in _UNITS:
-        parts = re.fullmatch(f"{_NUMBER}({_UNITS[unit]})\\s*", bound)
-        if parts:
-            return parse_quantity(f"{parts[1]} {parts[2]}", unit)
+    if unit is not None and unit in _UNITS and re.fullmatch(f"{_DIGITS}({_UNITS[unit]})\\s*", bound):
+        with contextlib.suppress(InputError):
+            return parse_quantity(bound, unit)
     if unit is not None:
         example = {"s": ', or a quantity such as "50 ms"', "byte": ', or a quantity such as "8 GB"'}.get(unit, "")
         faults.add(path, f"{path[-1]} = {bound[:40]!r} of {name}: write a number in {_spelled(unit)}{example}")
