@@ -47,7 +47,7 @@ def admissible(
 def front_of_stored(study: Study, objectives: Sequence[Objective], stored: xr.Dataset) -> FrontTable:
     """The exact front among the points of a dataset, every metric unrounded."""
     search = _StoredSearch(study, objectives)
-    names = sorted({"status", *(one.metric for one in (*objectives, *study.constraints))})
+    names = sorted({"status", *(one.metric for one in objectives), *(one.metric for one in study.constraints)})
     points = xr.broadcast(stored[names])[0].transpose(*stored["status"].dims, ...)
     grid_index = _grid_indices(study, points)
     for start, block in _blocks(points):

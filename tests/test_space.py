@@ -51,7 +51,7 @@ def test_no_axis_is_both_built_and_not_built() -> None:
         ("batch", math.inf, "out of range"),
         ("batch", True, "not a number"),
         ("batch", "8", "not a number"),
-        ("retention", 0, "above 0"),
+        ("retention", 0, "at least 1e-06"),
         ("retention", 1.0001, "at most 1"),
         ("placement_host", -0.1, "at least 0"),
         ("placement_host", 1.1, "at most 1"),
@@ -130,7 +130,7 @@ def test_integers_that_fall_together_on_rounding_are_dropped_with_a_notice() -> 
         ("batch", {"range": [1, 8, 0]}, "never arrives"),
         ("batch", {"range": [1, 8, -1]}, "never arrives"),
         ("placement_host", {"range": [0, 1, 1e-9]}, "the most is"),
-        ("retention", {"linear": [0.0, 1.0, 11]}, "above 0"),
+        ("retention", {"linear": [0.0, 1.0, 11]}, "at least 1e-06"),
         ("model", {"linear": [1, 2, 2]}, "list its values"),
     ],
 )

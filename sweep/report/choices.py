@@ -11,6 +11,7 @@ from kvwall.spaces.axes import Value
 from kvwall.sweep.report.best import BestDesigns
 from kvwall.sweep.report.data import Results
 from kvwall.sweep.report.laws import Laws, nearest_to, spread, study_values
+from kvwall.sweep.report.left_out import ChipCounts, chip_counts
 from kvwall.sweep.report.parts import Selector
 from kvwall.sweep.report.wording import short_name
 from kvwall.sweep.study import Study
@@ -35,6 +36,11 @@ class Choices:
     def study(self) -> Study:
         """The study."""
         return self.results.study
+
+    @cached_property
+    def chip_counts(self) -> tuple[ChipCounts, ...]:
+        """Designs of every chip by status; empty where the summary does not tell."""
+        return chip_counts(self.results)
 
     @cached_property
     def chips(self) -> list[Value]:

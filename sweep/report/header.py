@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from kvwall.spaces.axes import Value
-from kvwall.spaces.errors import InputError
-from kvwall.sweep.flags import flags_of
+from kvwall.sweep.report.caveats import STATUS_WORDS
 from kvwall.sweep.report.choices import Choices
-from kvwall.sweep.report.parts import Section, Table
+from kvwall.sweep.report.parts import Table
 from kvwall.sweep.report.wording import (
     axis_label,
     axis_text,
@@ -24,7 +23,6 @@ from kvwall.sweep.report.wording import (
     short_name,
     varying,
 )
-from kvwall.sweep.single import single_design
 
 CEILING = "Derived ceilings, not measured speeds"
 _MOST_VALUES = 6
@@ -39,16 +37,27 @@ def tiles(choices: Choices) -> tuple[tuple[str, str, str], ...]:
     for name, remark in remarks.items():
         count = results.count(name)
         if count is not None:
-            found.append((share_text(count, points), name, f"{count:,} {remark}"))
+            more = _lost(choices) if name == "feasible" else ""
+            found.append((share_text(count, points), name, f"{count:,} {remark}{more}"))
     found.append((f"{results.front.sizes['point']:,}", "on the front", "exact, over the whole grid"))
     return tuple(found)
+
+
+def _lost(choices: Choices) -> str:
+    """What becomes of the designs that are not feasible."""
+    counts: dict[str, int] = {}
+    for one in choices.chip_counts:
+        for status, count in one.statuses.items():
+            counts[status] = counts.get(status, 0) + count
+    told = [f"{counts[status]:,} {words}" for status, words in STATUS_WORDS.items() if counts.get(status)]
+    return f"; {listed(told)}" if told else ""
 
 
 def answer(choices: Choices) -> tuple[str, ...]:
     """The answer, one sentence a paragraph."""
     results, study = choices.results, choices.study
     if not len(results.order):
-        return ("No design is admissible.", *_why_nothing(choices))
+        return ("No design is admissible.", *_why_nothing(choices), *_unranked(choices))
     row = int(results.order[0])
     first = study.objectives[0]
     value = float(results.front[first.metric].values[row])
@@ -61,12 +70,19 @@ def answer(choices: Choices) -> tuple[str, ...]:
         f"The {most} {metric_label(first.metric)} of all admissible designs is "
         f"{metric_value(study, first.metric, value)}{beside}: {design}."
     )
-    return (best, *_why_partial(choices))
+    return (best, *_why_partial(choices), *_unranked(choices))
 
 
 def _why_partial(choices: Choices) -> Iterator[str]:
     if choices.best is None and (len(choices.chips) > 1 or len(choices.models) > 1):
         yield "By chip, of the front only: the grid was too large to search again for this page."
+
+
+def _unranked(choices: Choices) -> Iterator[str]:
+    """Chips ranked on a part of their designs only, where no line of `chip_answers` says it."""
+    if any(chip_answers(choices)):
+        return
+    yield from (one.sentence() for one in choices.chip_counts if one.unsourced)
 
 
 def _value(choices: Choices, metric: str, row: int) -> str:
@@ -77,18 +93,21 @@ def chip_answers(choices: Choices) -> Iterator[str]:
     """The best admissible design of each chip, one sentence each; none where the study has a single chip and model."""
     if not len(choices.results.order) or len(choices.chips) * len(choices.models) < 2:
         return
+    remarks = {one.chip: one.ranked_on() for one in choices.chip_counts}
     for model in choices.models:
         for chip in choices.chips:
             name = short_name(str(chip))
             if len(choices.models) > 1:
                 name = f"{short_name(str(model))} on {name}"
             index = choices.best_index(model, chip)
+            ranked = f" ({remarks[chip]})" if remarks.get(chip) else ""
             if index is None:
-                yield f"{name}: {'no design is admissible.' if choices.best else 'no design of it is on the front.'}"
+                none = "no design is admissible" if choices.best else "no design of it is on the front"
+                yield f"{name}: {none}{ranked}."
                 continue
             value = float(choices.laws.points(np.array([index]))[choices.results.first][0])
             design = design_text(choices.study, choices.study.space.point(index), ("model", "hardware"))
-            yield f"{name}: {metric_value(choices.study, choices.results.first, value)} with {design}."
+            yield f"{name}: {metric_value(choices.study, choices.results.first, value)}{ranked} with {design}."
 
 
 def _why_nothing(choices: Choices) -> Iterator[str]:
@@ -142,37 +161,3 @@ def _constraint_lines(choices: Choices) -> Iterator[str]:
             yield text
         else:
             yield f"{text} (rejects {share_text(count, feasible)} of the feasible designs)"
-
-
-def caveats(choices: Choices) -> Section:
-    """Assumptions and flags."""
-    found: dict[str, None] = {}
-    for change in choices.results.changes:
-        found[f"Changed since the sweep, so curves on this page may differ from its results: {change}."] = None
-    for chip, figures in choices.study.assume.items():
-        for figure, quantity in figures.items():
-            found[f"Assumed, not sourced: {figure.replace('_', ' ')} of {short_name(str(chip))} is {quantity}."] = None
-    found |= dict.fromkeys(_design_flags(choices))
-    texts = tuple(found) or ("No assumption was made, and no best design goes beyond what its data cover.",)
-    return Section("caveats", "Assumptions and flags", (), (), texts)
-
-
-def _design_flags(choices: Choices) -> Iterator[str]:
-    """Flags of each chip's best design."""
-    for model in choices.models:
-        for chip in choices.chips:
-            index = choices.best_index(model, chip)
-            if index is None:
-                continue
-            study = choices.study
-            try:
-                single = single_design(
-                    study.space.point(index), task=study.task, confidence=study.confidence, mode=study.mode,
-                    assume=study.assume.get(str(chip), {}),
-                )  # fmt: skip
-            except InputError as error:  # a model or chip file that has gone since
-                yield from error.faults
-                continue
-            for flag in flags_of(single):
-                if not flag.startswith("assumed:"):
-                    yield f"Best design on {short_name(str(chip))}: {flag}."

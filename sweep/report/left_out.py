@@ -66,8 +66,8 @@ class ChipCounts:
         lines = [f'"{self.chip}".{one.figure} = "{FIGURES[one.figure].example}"' for one in self.missing]
         added = f" Add it under [assume], written like {listed(lines)}, with its true value." if lines else ""
         return (
-            f"{short}: {self.unsourced:,} of {self.designs:,} designs ({share_text(self.unsourced, self.designs)}) have "
-            f"no speed and are not ranked: no source states {listed(uses) or 'a figure they need'}.{added}"
+            f"{short}: {self.unsourced:,} of {self.designs:,} designs ({share_text(self.unsourced, self.designs)}) "
+            f"have no speed and are not ranked: no source states {listed(uses) or 'a figure they need'}.{added}"
         )
 
     def _no_source(self) -> str:
@@ -145,6 +145,7 @@ def without_value(results: Results) -> Iterator[str]:
             if lacking:
                 lines = listed(f'"{name}".{figure} = "{FIGURES[figure].example}"' for figure in lacking)
                 yield (
-                    f"{short_name(str(name))}: designs that need {listed(lacking)} have no {metric_label(metric)} and are "
-                    f"not ranked, as no source states it. Add it under [assume], written like {lines}, with its true value."
+                    f"{short_name(str(name))}: no source states {listed(lacking)}, so designs that need it have no "
+                    f"{metric_label(metric)} and are not ranked. Add it under [assume], written like {lines}, with "
+                    "its true value."
                 )

@@ -11,11 +11,12 @@ from plotly.offline import get_plotlyjs
 
 from kvwall.sweep.report.best import best_designs
 from kvwall.sweep.report.by_context import context_section
+from kvwall.sweep.report.caveats import caveats
 from kvwall.sweep.report.choices import Choices
 from kvwall.sweep.report.data import Results, read_results
 from kvwall.sweep.report.footer import provenance_section, source_section
 from kvwall.sweep.report.front_plot import front_section
-from kvwall.sweep.report.header import CEILING, answer, asked, caveats, chip_answers, tiles
+from kvwall.sweep.report.header import CEILING, answer, asked, chip_answers, tiles
 from kvwall.sweep.report.laws import Laws
 from kvwall.sweep.report.marginals import marginal_section
 from kvwall.sweep.report.parts import Section, section_html, table_html
@@ -80,7 +81,8 @@ def _document(choices: Choices, sections: Sequence[Section]) -> str:
 {_tiles_html(choices)}
 {_answer_html(choices)}
 <p class="note">Every speed here is what perfect overlap at datasheet peaks would give: an implementation is slower,
-none is faster. Losses of quality are calibrated on published results.</p>
+none is faster. Losses of quality are calibrated on published results. What the numbers leave out or go beyond:
+<a href="#caveats">assumptions and flags</a>.</p>
 <details open><summary>What was asked</summary>{table_html(asked(choices))}</details>
 <nav>{links}</nav>
 </header>

@@ -71,14 +71,22 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Items:
+    """A list of sentences."""
+
+    caption: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Section:
-    """A part of the page: sentences, then panels and tables; a section without any says why."""
+    """A part of the page: sentences, then panels, tables and lists; a section without any says why."""
 
     name: str
     title: str
     lead: tuple[str, ...]
     """Paragraphs of plain text."""
-    blocks: tuple[Panel | Table, ...] = ()
+    blocks: tuple[Panel | Table | Items, ...] = ()
     notes: tuple[str, ...] = field(default=())
     """Small print below."""
 
@@ -87,10 +95,20 @@ def section_html(section: Section) -> str:
     """HTML of a section."""
     parts = [f'<section id="{escape(section.name)}"><h2>{escape(section.title)}</h2>']
     parts += [f"<p>{escape(text)}</p>" for text in section.lead]
-    for block in section.blocks:
-        parts.append(panel_html(block) if isinstance(block, Panel) else table_html(block))
+    parts += [_block_html(block) for block in section.blocks]
     parts += [f'<p class="note">{escape(text)}</p>' for text in section.notes]
     return "\n".join([*parts, "</section>"])
+
+
+def _block_html(block: Panel | Table | Items) -> str:
+    match block:
+        case Panel():
+            return panel_html(block)
+        case Table():
+            return table_html(block)
+        case Items():
+            texts = "".join(f"<li>{escape(text)}</li>" for text in block.texts)
+            return f"<h3>{escape(block.caption)}</h3><ul>{texts}</ul>"
 
 
 def panel_html(panel: Panel) -> str:

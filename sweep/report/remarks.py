@@ -1,4 +1,4 @@
-"""What holds for a whole study and stands beside `evaluate`'s numbers as flags, with the front's designs it concerns."""
+"""What `evaluate` tells of a design as flags, told of a whole study and counted on its front."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _quality(study: Study) -> Iterator[Remark]:
     if not used:
         return
     yield Remark(
-        "Loss of quality depends neither on the model's size nor on the context's length: one curve per remedy and task",
+        "Loss of quality depends on neither the model's size nor the context's length: one curve a remedy and task",
         lambda at: np.any([lossy(at) for lossy in used.values()], axis=0),
     )
     if len(used) > 1:
