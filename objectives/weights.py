@@ -21,8 +21,9 @@ def format_bits(matrices: Matrices | Experts, weight_bits: Bits) -> Bits:
 
 def key_value_share(model: ModelColumns, devices: Count) -> Ratio:
     """Share of the K and V projections on the fullest device: they follow the KV heads and are replicated with them."""
-    held = jnp.sum(model.groups.layers * device_heads(model.groups, devices), axis=0)
-    heads = jnp.sum(model.groups.layers * model.groups.kv_heads, axis=0)
+    grows = model.groups.key_dim > 0  # a recurrent state has no such projections
+    held = jnp.sum(jnp.where(grows, model.groups.layers * device_heads(model.groups, devices), 0.0), axis=0)
+    heads = jnp.sum(jnp.where(grows, model.groups.layers * model.groups.kv_heads, 0.0), axis=0)
     return jnp.where(heads > 0, held / jnp.where(heads > 0, heads, 1.0), 1.0)
 
 
