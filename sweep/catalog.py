@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from fractions import Fraction
 from typing import Any, Final
 
 from kvwall.objectives.register import LABELS, NOT_BUILT, metric_register
@@ -71,11 +72,11 @@ def _model_line(name: str) -> Entry:
     return {
         "name": name,
         "supported": True,
-        "parameters_total": model.parameters_total,
-        "kv_bytes_per_token_all_layers": model.kv_bytes_per_token_all_layers,
+        **_counts(model),
         "layers": model.decoder_layers,
         "max_positions": model.max_positions,
         "weight_bits": model.weight_payload_bits,
+        "flags": list(model.flags),
     }
 
 
@@ -86,17 +87,13 @@ def model_entry(name: str) -> Entry:
         "name": model.name,
         "model_type": model.model_type,
         "source": model.source,
-        "parameters_total": model.parameters_total,
-        "parameters_active": model.parameters_active,
-        "kv_bytes_per_token_growing": model.kv_bytes_per_token_growing,
-        "kv_bytes_per_token_all_layers": model.kv_bytes_per_token_all_layers,
-        "state_bytes_per_sequence": model.state_bytes_per_sequence,
+        **_counts(model),
         "weight_bits": model.weight_payload_bits,
-        "weight_bits_stored": {each: getattr(model, f"{each}_bits") for each in _CLASSES},
+        "weight_bits_stored": _stored_bits(model),
         "parameters_by_class": _by_class(model),
         "experts": None if model.experts is None else asdict(model.experts),
         "decoder_layers": model.decoder_layers,
-        "layers": [asdict(group) for group in model.groups],
+        "layers": [asdict(group) | {"bytes_per_token": _plain(group.bytes_per_token)} for group in model.groups],
         "hidden": model.hidden,
         "intermediate": model.intermediate,
         "vocab": model.vocab,
@@ -104,6 +101,27 @@ def model_entry(name: str) -> Entry:
         "tied_embeddings": model.tied_embeddings,
         "flags": list(model.flags),
     }
+
+
+def _counts(model: Model) -> Entry:
+    return {
+        "parameters_total": model.parameters_total,
+        "parameters_active": model.parameters_active,
+        "kv_bytes_per_token_growing": model.kv_bytes_per_token_growing,
+        "kv_bytes_per_token_all_layers": model.kv_bytes_per_token_all_layers,
+        "state_bytes_per_sequence": model.state_bytes_per_sequence,
+    }
+
+
+def _plain(number: Fraction) -> float:
+    """A whole number as one."""
+    return int(number) if number.denominator == 1 else float(number)
+
+
+def _stored_bits(model: Model) -> Entry:
+    """Bits per element with scales, of the classes that the model has."""
+    bits = {each: getattr(model, f"{each}_bits") for each in _CLASSES if getattr(model, each)}
+    return bits | ({"experts": model.experts.bits} if model.experts else {})
 
 
 def _by_class(model: Model) -> Entry:
