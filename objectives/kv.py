@@ -22,7 +22,8 @@ def kept_fraction(retention: Ratio, pinned: Tokens, context: Tokens) -> Ratio:
     >>> float(kept_fraction(0.5, 0.0, 1000.0)), float(kept_fraction(0.5, 200.0, 800.0))
     (0.5, 0.625)
     """
-    return retention + (1 - retention) * jnp.minimum(pinned / context, 1.0)
+    some = context > 0
+    return retention + (1 - retention) * jnp.minimum(pinned / jnp.where(some, context, 1.0), 1.0)
 
 
 def stored_bits(payload: Bits, kv_format: KVFormat) -> Bits:
@@ -103,6 +104,11 @@ class Cache:
     retention: Ratio
     pinned: Tokens
 
+    @property
+    def recent(self) -> Count:
+        """Per group, entries of the residual window."""
+        return self.residual_window / self.groups.stride
+
     def kept_fraction(self, context: Tokens) -> Ratio:
         """Share of a context's tokens that eviction keeps."""
         return kept_fraction(self.retention, self.pinned, context)
@@ -111,9 +117,7 @@ class Cache:
         """KV bytes of a sequence of this context."""
         groups = self.groups
         held = entries(held_tokens(context, groups.window), self.kept_fraction(context), groups)
-        bytes_held = (
-            sequence_bytes(held, self.entry, self.full_entry, self.residual_window) + index_bytes(groups) * held
-        )
+        bytes_held = sequence_bytes(held, self.entry, self.full_entry, self.recent) + index_bytes(groups) * held
         return jnp.sum(groups.layers * bytes_held, axis=0) + state_bytes(groups, self.devices)
 
     def read_entries(self, context: Tokens) -> tuple[Count, Count]:
@@ -126,7 +130,7 @@ class Cache:
         """KV bytes a step reads for a sequence of this context, the recurrent state included."""
         groups = self.groups
         chosen, seen = self.read_entries(context)
-        bytes_read = sequence_bytes(chosen, self.entry, self.full_entry, self.residual_window)
+        bytes_read = sequence_bytes(chosen, self.entry, self.full_entry, self.recent)
         bytes_read = bytes_read + index_bytes(groups) * seen
         return jnp.sum(groups.layers * groups.readers * bytes_read, axis=0) + state_bytes(groups, self.devices)
 

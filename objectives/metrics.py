@@ -8,9 +8,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from kvwall.objectives import capacity, cost, energy, inverse, kv, quality, status, time, wall
-from kvwall.objectives.compute import uses_4_bit, uses_16_bit
+from kvwall.objectives.compute import ffn_format_bits, uses_4_bit, uses_16_bit
 from kvwall.objectives.step import Step
-from kvwall.objectives.weights import format_bits
 from kvwall.spaces.design import Design
 from kvwall.spaces.units import (
     Bytes,
@@ -101,7 +100,7 @@ def ridge_point(design: Design, step: Step) -> FlopPerByte:
 def gemm_peak(design: Design) -> FlopPerSecond:
     """Peak of the format that multiplies the FFN's weights."""
     chip, activation_bits = design.hardware, design.precision.activation_bits
-    bits = format_bits(design.model.ffn, design.precision.weight_bits)
+    bits = ffn_format_bits(design.model, design.precision.weight_bits)
     narrow = jnp.where(uses_4_bit(bits, activation_bits), chip.fp4_flops.value, chip.fp8_flops.value)
     return jnp.where(uses_16_bit(bits, activation_bits), chip.bf16_flops.value, narrow)
 

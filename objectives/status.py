@@ -6,7 +6,7 @@ from functools import reduce
 
 import jax.numpy as jnp
 
-from kvwall.objectives import compute, wall, weights
+from kvwall.objectives import compute, wall
 from kvwall.spaces.design import Design, Groups
 from kvwall.spaces.units import Bits, Bytes, Code, Count, Flag
 
@@ -35,14 +35,10 @@ def step_sourced(design: Design) -> Flag:
         jnp.logical_or(chip.host_link_bandwidth.known, design.placement.host <= 0),
     )
     kv_bits = compute.attention_operand_bits(design.kv_format.key_bits, design.kv_format.value_bits)
-    peaks = [_peak_known(design, kv_bits)]
-    for matrices in compute.matrix_classes(design.model):
-        unused = matrices.elements == 0
-        peaks.append(jnp.logical_or(unused, _peak_known(design, weights.format_bits(matrices, bits.weight_bits))))
-    experts = design.model.experts
-    peaks.append(
-        jnp.logical_or(experts.layers == 0, _peak_known(design, weights.format_bits(experts, bits.weight_bits)))
-    )
+    no_attention = compute.attention_flop(design.model.groups, 1.0, 1.0) == 0
+    peaks = [jnp.logical_or(no_attention, _peak_known(design, kv_bits))]
+    for elements, operand_bits in compute.multiplied_weights(design.model, bits.weight_bits):
+        peaks.append(jnp.logical_or(elements == 0, _peak_known(design, operand_bits)))
     return reduce(jnp.logical_and, peaks, links)
 
 
@@ -67,7 +63,7 @@ def cost_sourced(design: Design) -> Flag:
 
 def ridge_sourced(design: Design) -> Flag:
     """Whether the peak of the format that does most of the weights' arithmetic has a source."""
-    return _peak_known(design, weights.format_bits(design.model.ffn, design.precision.weight_bits))
+    return _peak_known(design, compute.ffn_format_bits(design.model, design.precision.weight_bits))
 
 
 def always(design: Design) -> Flag:

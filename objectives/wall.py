@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from kvwall.objectives.inverse import context_of_bytes
+from kvwall.objectives.inverse import context_of_bytes, upward_bends
 from kvwall.objectives.kv import Cache
 from kvwall.spaces.units import Bytes, Code, Count, Flag, Tokens
 
@@ -32,7 +32,7 @@ def crossover_context(weights: Bytes, batch: Count, cache: Cache) -> Tokens:
         batch: sequences.
         cache: how the same device keeps and reads KV.
     """
-    return context_of_bytes(weights / batch, cache.read, jnp.shape(cache.groups.layers)[0])
+    return context_of_bytes(weights / batch, cache.read, jnp.shape(cache.groups.layers)[0], upward_bends(cache))
 
 
 def fits(margin: Bytes) -> Flag:

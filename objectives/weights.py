@@ -51,7 +51,8 @@ def distinct_experts(experts: Experts, tokens: Count) -> Count:
     """
     some_idle = experts.routed > experts.active
     idle = jnp.where(some_idle, 1 - experts.active / experts.routed, 0.5)  # a stand-in with a finite gradient
-    return experts.routed * jnp.where(some_idle, 1 - idle**tokens, 1.0)
+    met = -jnp.expm1(tokens * jnp.log(idle))  # 1 - idle**tokens, which would cancel where few are met
+    return experts.routed * jnp.where(some_idle, met, 1.0)
 
 
 def expert_bytes(experts: Experts, weight_bits: Bits, each_layer: Count, devices: Count) -> Bytes:
