@@ -90,7 +90,7 @@ def best_designs(study: Study) -> BestDesigns | None:
         if place == 0:
             value.flat[:] = _known(best, objective.sign)
             margins = {name: _known(least, objective.sign) for name, least in _margins(layout, found, by_column)}
-        limit = np.where(np.isfinite(best), best + _TIE * np.abs(best), best)  # -inf: nothing can be better
+        limit = best + _TIE * np.where(np.isfinite(best), np.abs(best), np.float32(0))  # -inf: nothing can be better
         tied = (found <= limit[group]) & (found < LARGE)
         rows, limits = rows[tied], limits[tied]
         limits[:, place] = limit[group][tied]
