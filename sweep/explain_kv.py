@@ -49,6 +49,8 @@ class Store:
 
     group: LayerGroup
     suffix: str
+    number: str
+    """Among layers of one kind that differ in their numbers; empty where they are alike."""
     cache: kv.Cache
 
     @property
@@ -68,8 +70,9 @@ class Store:
         return f"KV of {self.group.layers} layers, {_WORDS[self.group.kind]}{each} (one device)"
 
     def named(self, formula: str) -> str:
-        """A formula with this store's symbols: `#` stands for the suffix."""
-        return formula.replace("#", self.suffix)
+        """A formula with this store's symbols: `#` stands for the suffix, which a window's name does not repeat."""
+        own = formula.replace("window#", f"window{self.number}").replace("chunk#", f"chunk{self.number}")
+        return own.replace("#", self.suffix)
 
     def evicts(self, single: SingleDesign) -> bool:
         """Whether token eviction thins this store out."""
@@ -88,7 +91,7 @@ def stores_of(single: SingleDesign) -> list[Store]:
         own, entry, full_entry = jax.tree.map(
             lambda leaf, i=i: leaf[i : i + 1], (cache.groups, cache.entry, cache.full_entry)
         )
-        stores.append(Store(group, suffix, replace(cache, groups=own, entry=entry, full_entry=full_entry)))
+        stores.append(Store(group, suffix, number, replace(cache, groups=own, entry=entry, full_entry=full_entry)))
     return stores
 
 

@@ -85,11 +85,11 @@ def _share(sheet: Sheet, single: SingleDesign) -> str:
     if single.number("tensor_parallel") == 1 or not heads:
         return ""
     held, whole = (
-        bracketed([store.named(term) for store in heads]) for term in ("layers#*ceil(kv_heads#/n)", "layers#*kv_heads#")
+        " + ".join(store.named(term) for store in heads) for term in ("layers#*ceil(kv_heads#/n)", "layers#*kv_heads#")
     )
     unit = "of the projections to K, V and latents: they follow the KV heads"
     share = weights.key_value_share(single.design.model, single.design.parallel.tensor)
-    sheet.add(_WEIGHTS, "share", f"{held}/({whole})", share, unit)
+    sheet.add(_WEIGHTS, "share", f"({held})/({whole})", share, unit)
     return "*share"
 
 

@@ -94,12 +94,12 @@ def lines_of(model: str, **axes: object) -> dict[str, str]:
 
 def test_layouts_read_as_their_papers_say():
     gemma = lines_of("google/gemma-3-27b-it")
-    assert gemma["seen_window"] == "min(C, window_window)"
+    assert gemma["seen_window"] == "min(C, window)"
     assert gemma["kv_read"] == "B*(read_window + read_full)"
     assert "seen_full" not in gemma
     scout = lines_of("meta-llama/Llama-4-Scout-17B-16E-Instruct", batch=8)
-    assert scout["seen_chunked"] == "(chunk_chunked + 1)/2"
-    assert scout["held_chunked"] == "min(C_end, chunk_chunked)"
+    assert scout["seen_chunked"] == "(chunk + 1)/2"
+    assert scout["held_chunked"] == "min(C_end, chunk)"
     assert scout["distinct"] == "E*(1 - (1 - k/E)**B)"
     sparse = lines_of("deepseek-ai/DeepSeek-V3.2")
     assert sparse["entry"] == "(latent_dim*bits_K + rope_dim*16)/8"
