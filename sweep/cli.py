@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a path that the terminal cannot show is no reason to fail
     if sys.stdout is None:  # started with a closed descriptor
-        sys.stdout = Path(os.devnull).open("w")
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - lives as long as the process
     interrupt.listen()
     code = run(sys.argv[1:] if arguments is None else list(arguments))
     try:

@@ -26,8 +26,11 @@ from kvwall.sweep.single import attempt, check_mode, plain
 
 MOST_ROWS: Final = 100_000
 _ALWAYS_SHOWN: Final = ("model", "hardware", "batch")
+ANSWER: Final = "context"
+"""The axis that is asked for."""
+NO_CONTEXT: Final = "context: the answer is a context, and does not depend on one: leave it out"
 _ANY_CONTEXT: Final = 1
-"""The crossover does not depend on the context, which a design must have."""
+"""A design must have a context; the crossover does not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class CrossoverRow:
 
 
 def crossover(*, mode: str = "ceiling", **axes: object) -> tuple[CrossoverRow, ...]:
-    """The crossover of every combination of the axes' values; each axis takes one value or a list.
+    """The crossover of every combination of the axes' values; each axis takes one value or a list, context none.
 
     Raises InputError with every fault of the arguments.
 
@@ -83,8 +86,10 @@ def space_order(space: Space) -> list[str]:
 def _space(axes: Mapping[str, object], mode: str) -> Space:
     faults = Faults()
     attempt(faults, lambda: check_mode(mode))
-    stated = {name: _plain_all(value) for name, value in axes.items()}
-    space = attempt(faults, lambda: make_space({"context": _ANY_CONTEXT} | stated))
+    if ANSWER in axes:
+        faults.add(NO_CONTEXT)
+    stated = {name: _plain_all(value) for name, value in axes.items() if name != ANSWER}
+    space = attempt(faults, lambda: make_space({ANSWER: _ANY_CONTEXT} | stated))
     if space is None:
         for name in _names(stated.get("model")):
             attempt(faults, lambda name=name: load_model(name))  # type: ignore[misc]

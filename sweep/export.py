@@ -18,6 +18,7 @@ import pyarrow.parquet
 import xarray as xr
 
 from kvwall.spaces.errors import Faults, InputError, nearest
+from kvwall.sweep.bitround import KEEP_BITS
 from kvwall.sweep.store import open_front, open_results, open_summary
 from kvwall.sweep.store.atomic import refused
 from kvwall.sweep.store.front_file import ROW
@@ -27,6 +28,14 @@ PARTS: Final = ("front", "grid", "summary")
 FORMATS: Final = ("csv", "parquet")
 NOT_BUILT: Final = ("xlsx", "zarr", "vllm", "sglang", "trtllm")
 _POINTS_AT_ONCE: Final = 500_000
+_PRECISION: Final = {
+    "front": "not rounded",
+    "grid": (
+        f"metrics are stored with {KEEP_BITS} explicit mantissa bits: the relative error is at most "
+        f"{2.0 ** -(KEEP_BITS + 1):.2g}; the front and the summary are not rounded"
+    ),
+    "summary": "computed in single precision, not rounded",
+}
 _KEPT_ATTRIBUTES: Final = ("title", "source", "study_name", "spec_hash", "catalogue_sha256", "date_created", "mode")
 
 
@@ -135,21 +144,23 @@ def _rows(folder: str | Path, what: str) -> Iterator[Rows]:
         case "front":
             front = open_front(folder)
             names = [*_ordered_axes(front, folder), *map(str, front.data_vars)]
-            yield Rows(_columns(front, names), _about(front), lambda: iter([_front_batch(front, names)]))
+            yield Rows(_columns(front, names), _about(front, what), lambda: iter([_front_batch(front, names)]))
         case "grid":
             with open_results(folder) as stored:
                 axes = _ordered_axes(stored, folder)
                 names = [*(name for name in axes if stored[name].dims), *map(str, stored.data_vars)]
                 fixed = {name: str(stored[name].values) for name in axes if not stored[name].dims}
-                about = _about(stored) | {"fixed": ", ".join(f"{name}={value}" for name, value in fixed.items())}
+                about = _about(stored, what) | {"fixed": ", ".join(f"{name}={value}" for name, value in fixed.items())}
                 yield Rows(_columns(stored, names), about, lambda: _grid_batches(stored, names))
         case _:
             summary = open_summary(folder)
-            yield Rows(_SUMMARY, _about(summary), lambda: iter([_summary_batch(summary)]))
+            yield Rows(_SUMMARY, _about(summary, what), lambda: iter([_summary_batch(summary)]))
 
 
-def _about(dataset: xr.Dataset) -> dict[str, str]:
-    return {name: str(dataset.attrs[name]) for name in _KEPT_ATTRIBUTES if name in dataset.attrs}
+def _about(dataset: xr.Dataset, what: str) -> dict[str, str]:
+    """What a part is and where it comes from, with how exact its numbers are."""
+    kept = {name: str(dataset.attrs[name]) for name in _KEPT_ATTRIBUTES if name in dataset.attrs}
+    return kept | {"precision": _PRECISION[what]}
 
 
 def _ordered_axes(dataset: xr.Dataset, folder: str | Path) -> list[str]:

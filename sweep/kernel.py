@@ -87,7 +87,7 @@ def masks(problem: Problem, found: Evaluation) -> tuple[Any, Any, list[Any]]:
         jnp.logical_and(found.sourced[constraint.metric], constraint.allows(found.metrics[constraint.metric]))
         for constraint in problem.constraints
     ]
-    usable = [_stated(found, objective.metric) for objective in problem.objectives]
+    usable = [found.sourced[objective.metric] for objective in problem.objectives]
     admissible = reduce(jnp.logical_and, [*kept, *usable], feasible)
     return feasible, admissible, [jnp.logical_and(feasible, jnp.logical_not(one)) for one in kept]
 
@@ -95,11 +95,6 @@ def masks(problem: Problem, found: Evaluation) -> tuple[Any, Any, list[Any]]:
 def counted(label: str, found: Evaluation) -> Any:
     """The points at which a label means something: the status everywhere, others where the step can be computed."""
     return np.asarray(True) if label == "status" else computed(found.labels["status"])
-
-
-def _stated(found: Evaluation, metric: str) -> Any:
-    """Whether a metric is a number: it has its sources, and did not overflow into NaN."""
-    return jnp.logical_and(found.sourced[metric], jnp.logical_not(jnp.isnan(found.metrics[metric])))
 
 
 @dataclass(frozen=True)
@@ -112,7 +107,7 @@ class RowStatistics:
     admissible: np.ndarray[Any, Any]
     rejected: np.ndarray[Any, Any]
     best: np.ndarray[Any, Any]
-    """Per objective, sign * value, smaller is better; +inf where no point of the row is admissible."""
+    """Per objective, sign * value, smaller is better; means nothing where no point of the row is admissible."""
     above: np.ndarray[Any, Any]
     """Feasible points whose histogram metric is at least each edge."""
 

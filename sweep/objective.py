@@ -44,12 +44,10 @@ class Constraint:
         >>> Constraint("max_context", low=4096.0).allows(np.array([4096.0, 4095.0, np.inf, np.nan]))
         array([ True, False,  True, False])
         """
-        within = value == value
-        if self.low is not None:
-            within = within & (value + slack >= self.lowest)
-        if self.high is not None:
-            within = within & (value - slack <= self.highest)
-        return within
+        if self.high is None:
+            return value + slack >= self.lowest  # a comparison with NaN does not hold
+        within = value - slack <= self.highest
+        return within if self.low is None else within & (value + slack >= self.lowest)
 
     @property
     def lowest(self) -> float:

@@ -13,6 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from kvwall.objectives.register import LABELS, metric_named
+from kvwall.spaces.axes import AXES
 from kvwall.spaces.errors import Faults, InputError
 from kvwall.sweep.front import Front
 from kvwall.sweep.objective import Objective, signed
@@ -20,6 +21,7 @@ from kvwall.sweep.store import open_front, open_results
 from kvwall.sweep.store.front_file import ROW, front_image
 from kvwall.sweep.stored_front import admissible, front_of_stored
 from kvwall.sweep.study import Study
+from kvwall.sweep.where import Where, held, where_text
 
 EXACT: Final = "exact front of the whole grid"
 SLICE: Final = "front among the points of the stored slice; designs that were not stored are not considered"
@@ -40,7 +42,11 @@ _MINIMIZED: Final = (
 )  # fmt: skip
 
 
-def pareto(results: str | Path | xr.Dataset, objectives: str | Sequence[str | Objective] | None = None) -> xr.Dataset:
+def pareto(
+    results: str | Path | xr.Dataset,
+    objectives: str | Sequence[str | Objective] | None = None,
+    where: Where | None = None,
+) -> xr.Dataset:
     """Non-dominated admissible designs (status ok, every constraint of the study met), one row along `point`.
 
     Args:
@@ -49,21 +55,25 @@ def pareto(results: str | Path | xr.Dataset, objectives: str | Sequence[str | Ob
             the attribute `basis` says among which points it was taken.
         objectives: names, each "metric", "maximize:metric" or "minimize:metric", as a list or one text with commas.
             The study's by default.
+        where: axis -> one stored value, such as {"context": 131072}: the front among the stored points that have it.
 
     Raises:
         InputError: naming every fault of the objectives, or what is not stored.
     """
     if isinstance(results, xr.Dataset):
-        return _of_dataset(results, objectives)
+        return _of_dataset(results, objectives, where or {})
     front = open_front(results)
     study = _study(front)
     asked = read_objectives(objectives, study)
+    if where:
+        with open_results(results) as stored:
+            return _of_stored(study, asked, held(_with_all(study, asked, stored), where, study), _slice_where(where))
     if asked == study.objectives:
         return front.assign_attrs({BASIS: EXACT, **_told(asked)})
     needed = _needed(study, asked)
     if needed <= set(study.keep):
         with open_results(results) as stored:
-            return _front_of_stored(study, asked, stored, SLICE)
+            return _of_stored(study, asked, stored, SLICE)
     return _front_of_rows(study, asked, front, OF_FRONT)
 
 
@@ -90,6 +100,11 @@ def read_objectives(stated: str | Sequence[str | Objective] | None, study: Study
 
 def _objective(word: str, study: Study) -> Objective:
     sense, _, name = word.rpartition(":")
+    if name in AXES:
+        raise InputError(
+            f'"{name}" is an axis, not a metric: hold it at a value with --where {name}=VALUE '
+            f'(in Python where={{"{name}": VALUE}})'
+        )
     if name in LABELS:
         raise InputError(f'"{name}" is a label, not a number: name a metric, such as tokens_per_second_per_device')
     metric_named(name, study.task)
@@ -130,18 +145,30 @@ def _needed(study: Study, objectives: Sequence[Objective]) -> set[str]:
     return {objective.metric for objective in objectives} | {one.metric for one in study.constraints}
 
 
-def _of_dataset(dataset: xr.Dataset, objectives: str | Sequence[str | Objective] | None) -> xr.Dataset:
+def _of_dataset(dataset: xr.Dataset, objectives: str | Sequence[str | Objective] | None, where: Where) -> xr.Dataset:
     study = _study(dataset)
     asked = read_objectives(objectives, study)
+    chosen = held(_with_all(study, asked, dataset), where, study)
+    basis = f"{OF_DATASET} with {where_text(where)}" if where else OF_DATASET
+    if ROW in chosen.dims:
+        return _front_of_rows(study, asked, chosen, basis)
+    return _of_stored(study, asked, chosen, basis)
+
+
+def _slice_where(where: Where) -> str:
+    among, _, rest = SLICE.partition(";")
+    return f"{among} with {where_text(where)};{rest}"
+
+
+def _with_all(study: Study, asked: Sequence[Objective], dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset. Raises InputError where it lacks an objective, a constraint or the status."""
     missing = sorted((_needed(study, asked) | {"status"}) - set(map(str, dataset.data_vars)))
     if missing:
         raise InputError(
             f"the dataset does not hold {', '.join(missing)}: add it to [sweep] keep and run `kvwall sweep`, or give "
             "the results folder, whose front holds every metric"
         )
-    if ROW in dataset.dims:
-        return _front_of_rows(study, asked, dataset, OF_DATASET)
-    return _front_of_stored(study, asked, dataset, OF_DATASET)
+    return dataset
 
 
 def _front_of_rows(study: Study, objectives: Sequence[Objective], rows: xr.Dataset, basis: str) -> xr.Dataset:
@@ -154,7 +181,7 @@ def _front_of_rows(study: Study, objectives: Sequence[Objective], rows: xr.Datas
     return _answer(rows.isel({ROW: front.index[order]}), objectives, basis, front.multiplicity[order])
 
 
-def _front_of_stored(study: Study, objectives: Sequence[Objective], stored: xr.Dataset, basis: str) -> xr.Dataset:
+def _of_stored(study: Study, objectives: Sequence[Objective], stored: xr.Dataset, basis: str) -> xr.Dataset:
     """Exact among the stored points; the rows hold every metric unrounded."""
     table = front_of_stored(study, objectives, stored)
     with netCDF4.Dataset("front.nc", memory=front_image(study, table)) as file:

@@ -61,7 +61,10 @@ class PointEvaluator:
             # one number per row: take it as it was when rows were compared, to the last bit
             value = best[:, place, None] if np.shape(value)[-1:] in {(1,), ()} else value
             values.append(jnp.broadcast_to(value, shape))
-        wanted = jnp.logical_and(jnp.broadcast_to(admissible, shape), jnp.logical_not(_dominated(values, front)))
+        numbers = jnp.logical_not(reduce(jnp.logical_or, map(jnp.isnan, values)))  # NaN: a law overflowed
+        wanted = jnp.logical_and(
+            jnp.logical_and(jnp.broadcast_to(admissible, shape), numbers), ~_dominated(values, front)
+        )
         return jnp.stack(values), wanted
 
 

@@ -10,8 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-NONE = {"min": np.float32(np.inf), "max": np.float32(-np.inf)}
-"""What an extreme over no point is; over some points the minimum is never above the maximum."""
+NONE = {"min": np.float32(3e38), "max": np.float32(-3e38)}
+"""What an extreme over no point is; over some points the minimum is never above the maximum.
+
+Finite, because a compiler does not vectorise a reduction that starts at infinity: a tenth of the speed.
+"""
+
+
+def true_extremes(low: Any, high: Any) -> tuple[Any, Any]:
+    """(low, high) as they are where a metric is infinite at every point, and NaN where no point counts."""
+    none = low > high
+    low = np.where(np.isposinf(high) & (low >= NONE["min"]), high, low)
+    high = np.where(np.isneginf(low) & (high <= NONE["max"]), low, high)
+    return np.where(none, np.nan, low), np.where(none, np.nan, high)
 
 
 class Reduction:
@@ -68,7 +79,7 @@ class Reduction:
 
     def run(self) -> None:
         """Do the pass."""
-        start = {"sum": jnp.int32(0), "min": jnp.asarray(NONE["min"]), "max": jnp.asarray(NONE["max"])}
+        start = {"sum": np.int32(0), "min": NONE["min"], "max": NONE["max"]}
 
         def combine(left: Sequence[Any], right: Sequence[Any]) -> tuple[Any, ...]:
             return tuple(self._COMBINE[kind](a, b) for kind, a, b in zip(self._kinds, left, right, strict=True))

@@ -16,6 +16,7 @@ from kvwall.spaces.errors import InputError
 from kvwall.sweep import checkpoint
 from kvwall.sweep.front import Front
 from kvwall.sweep.kernel import Problem
+from kvwall.sweep.objective import signed
 from kvwall.sweep.points import BlockEvaluator, evaluate_designs
 from kvwall.sweep.progress import Silent, Watch
 from kvwall.sweep.results import FrontTable
@@ -189,24 +190,16 @@ def front_table(problem: Problem, front: Front) -> FrontTable:
     """
     found = evaluate_designs(problem, front.index)
     settled = Front(len(problem.objectives), np.float64)
-    values = np.stack([found[each.metric] * each.sign for each in problem.objectives], axis=1)
-    settled.add(_without_dust(values), front.index, front.multiplicity)
-    rows = np.searchsorted(front.index, np.sort(settled.index), sorter=(order := np.argsort(front.index)))
-    kept = order[rows]
-    multiplicity = settled.multiplicity[np.argsort(settled.index)]
+    settled.add(signed(problem.objectives, found), front.index, front.multiplicity)
+    in_grid_order = np.argsort(settled.index)
+    rows = {int(index): row for row, index in enumerate(front.index)}
+    kept = np.array([rows[int(index)] for index in settled.index[in_grid_order]], np.int64)
     return FrontTable(
         grid_index=front.index[kept],
-        multiplicity=multiplicity,
+        multiplicity=settled.multiplicity[in_grid_order],
         metrics={name: array[kept] for name, array in found.items() if name not in LABELS},
         labels={name: found[name][kept] for name in LABELS},
     )
-
-
-def _without_dust(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The values to 40 bits: float64 too computes equal quantities with different last bits."""
-    mantissa, exponent = np.frexp(values)
-    rounded: np.ndarray[Any, Any] = np.ldexp(np.round(mantissa * 2.0**40) * 2.0**-40, exponent)
-    return rounded
 
 
 def why_nothing(study: Study, folder: str | Path) -> list[str]:

@@ -11,7 +11,7 @@ from kvwall.objectives.register import LABELS
 from kvwall.objectives.status import STATUSES
 from kvwall.sweep.kernel import COUNTED_LABELS, RowStatistics
 from kvwall.sweep.layout import Layout
-from kvwall.sweep.reduction import NONE
+from kvwall.sweep.reduction import NONE, true_extremes
 
 _Array = np.ndarray[Any, Any]
 
@@ -69,19 +69,20 @@ class Tally:
             self.counts[dim][there] += np.add.reduceat(found.counts[order].astype(np.int64), starts)
 
     def range_of(self, metric: str) -> tuple[float, float]:
-        """(lowest, highest) over the grid; the first above the second where no feasible point has it."""
+        """(lowest, highest) over the grid; NaN where no feasible point has it."""
         place = self._metrics.index(metric)
-        return float(self.least[place]), float(self.greatest[place])
+        low, high = true_extremes(self.least[place], self.greatest[place])
+        return float(low), float(high)
 
     def extremes(self, depends: Mapping[str, frozenset[str]]) -> tuple[dict[str, Any], dict[str, Any]]:
         """(lowest, highest): dimension -> metric -> values along it, NaN where no feasible point has any."""
         low: dict[str, Any] = {}
         high: dict[str, Any] = {}
         for dim in self.low:
+            lowest, highest = true_extremes(self.low[dim], self.high[dim])
             kept = [(place, name) for place, name in enumerate(self._metrics) if dim in depends[name]]
-            none = self.low[dim] > self.high[dim]
-            low[dim] = {name: np.where(none[:, k], np.nan, self.low[dim][:, k]) for k, name in kept}
-            high[dim] = {name: np.where(none[:, k], np.nan, self.high[dim][:, k]) for k, name in kept}
+            low[dim] = {name: lowest[:, place] for place, name in kept}
+            high[dim] = {name: highest[:, place] for place, name in kept}
         return low, high
 
     def shares(self) -> dict[str, dict[str, _Array]]:

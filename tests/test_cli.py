@@ -289,6 +289,23 @@ def test_crossover_beyond_the_stated_context_is_flagged(answer, kvwall):
     assert "8,192" in kvwall(*design)[1]
 
 
+def test_crossover_takes_no_context(kvwall):
+    design = ("crossover", "--model", LLAMA, "--hardware", "h100-sxm")
+    for words in (("--context", "4096"), ("--context=4096",)):
+        code, out, err = kvwall(*design, *words)
+        assert (code, out) == (2, "")
+        assert err.splitlines() == [
+            "kvwall: context: the answer is a context, and does not depend on one: leave it out"
+        ]
+    code, _, err = kvwall(*design, "--context", "--batch", "x")
+    assert code == 2
+    assert len(err.splitlines()) == 2
+    help_text = " ".join(kvwall("crossover", "--help")[1].split())
+    assert "--context" not in help_text
+    assert "not the crossover in bytes" in help_text
+    assert "--context" in kvwall("evaluate", "--help")[1]
+
+
 def test_crossover_reports_faults_of_every_list(kvwall):
     code, _, err = kvwall("crossover", "--model", "q", "--hardware", "h100-sxm", "--batch", "1,x,0", "--foo", "1")
     assert code == 2

@@ -153,3 +153,21 @@ def test_the_command_prints_the_path(folder: Path, tmp_path: Path, capsys: pytes
     assert run(["export", str(folder), "--to", "zarr"]) == 2
     assert "not built yet" in capsys.readouterr().err
     assert run(["export", str(tmp_path / "nowhere"), "--to", "csv"]) == 2
+
+
+def test_how_exact_the_numbers_are_is_said(folder: Path, tmp_path: Path) -> None:
+    told = {}
+    for what in ("front", "grid", "summary"):
+        text = export(folder, to="csv", what=what, out=tmp_path / f"{what}.csv").read_text().splitlines()
+        told[what] = next(line for line in text if line.startswith("# precision: "))
+        path = export(folder, to="parquet", what=what, out=tmp_path / f"{what}.parquet")
+        assert pyarrow.parquet.read_schema(path).metadata[b"precision"].decode() in told[what]
+    assert "12 explicit mantissa bits: the relative error is at most 0.00012" in told["grid"]
+    assert "not rounded" in told["front"]
+    assert "not rounded" in told["summary"]
+    grid, front = read(tmp_path / "grid.parquet"), read(tmp_path / "front.parquet")
+    axes = ["hardware", "batch", "context", "key_bits", "retention", "placement_host", "tensor_parallel"]
+    both = front.merge(grid, on=axes, suffixes=("", "_stored"))
+    assert len(both) == len(front)
+    off = abs(both["time_per_output_token_stored"] / both["time_per_output_token"] - 1)
+    assert 0 < off.max() <= 2.0**-13 * 1.01

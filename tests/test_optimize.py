@@ -12,13 +12,13 @@ import optuna
 import pytest
 
 import kvwall as kv
-from kvwall.objectives.register import Evaluation
+from kvwall.objectives.register import STATUS_OK, Evaluation
 from kvwall.spaces.axes import AXES, Axis
 from kvwall.spaces.columns import Columns, load_catalogue, with_number
 from kvwall.spaces.errors import InputError
 from kvwall.spaces.space import make_space
 from kvwall.sweep.cli import run
-from kvwall.sweep.kernel import _within
+from kvwall.sweep.kernel import Problem, masks
 from kvwall.sweep.objective import Constraint
 from kvwall.sweep.results import FrontTable
 from kvwall.sweep.search import OptimizeResult, optimize
@@ -27,6 +27,7 @@ from kvwall.sweep.search.exact import grid_optimum
 from kvwall.sweep.search.loop import SearchProgress
 from kvwall.sweep.search.parameters import Parameters
 from kvwall.sweep.search.sampler import LocalSearchSampler
+from kvwall.sweep.stored_front import admissible
 from kvwall.sweep.study import Study
 
 SMALL = """
@@ -395,17 +396,24 @@ BOUNDS = [(None, None), (0.0, None), (None, 0.0), (-1.0, 1.0), (1.0, 1.0), (None
 
 @pytest.mark.parametrize(("low", "high"), BOUNDS)
 def test_engine_search_and_stored_fronts_agree_on_what_a_constraint_allows(
-    low: float | None, high: float | None
+    low: float | None, high: float | None, small: Study
 ) -> None:
     constraint = Constraint("max_context", low, high)
     values = np.float32([-np.inf, -1.0000001, -1.0, 0.0, 1e-30, 1.0, 1.0000001, 2.9999998, 3.0, 1e30, np.inf, np.nan])
-    sourced = ~np.isnan(values)
-    engine = _within(constraint, Evaluation({"max_context": values}, {}, {"max_context": sourced}))
+    status = np.full(len(values), STATUS_OK, np.int8)
     with jax.debug_nans(False):
+        found = Evaluation({"max_context": values}, {"status": status}, {"max_context": ~np.isnan(values)})
+        _, engine, _ = masks(Problem(small.columns(), small.task, (), (constraint,)), found)
         violations = np.asarray(_violation(jnp.asarray(values), constraint))
-    np.testing.assert_array_equal(constraint.allows(values), np.broadcast_to(engine, values.shape))
-    np.testing.assert_array_equal(violations <= 0, np.broadcast_to(engine, values.shape))
+    np.testing.assert_array_equal(violations <= 0, engine)
+    stored = {"status": status, "max_context": values}
+    np.testing.assert_array_equal(admissible([constraint], [], stored), engine)
     assert np.isfinite(violations).all()
+    outside = (values < -np.inf if low is None else values < low - 1e-4 * abs(low)) | (
+        values > np.inf if high is None else values > high + 1e-4 * abs(high) + 1e-20
+    )
+    assert not np.any(np.asarray(engine)[outside])
+    assert np.asarray(engine)[-2] == (high is None), "an infinity is compared like a number"
 
 
 def test_a_continuous_design_is_evaluated_at_its_own_numbers() -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
+from rich.console import Console
 
 from kvwall.objectives.register import metric_register
 from kvwall.spaces.axes import AXES
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.cli import run
+from kvwall.sweep.commands.pareto import _print_table
 from kvwall.sweep.front import Front
 from kvwall.sweep.kernel import Problem
 from kvwall.sweep.objective import Constraint, Objective, signed
-from kvwall.sweep.pareto import EXACT, OF_DATASET, OF_FRONT, SLICE, pareto, read_objectives
+from kvwall.sweep.pareto import EXACT, OF_DATASET, OF_FRONT, SLICE, pareto, read_objectives, rows_of
 from kvwall.sweep.points import evaluate_designs
 from kvwall.sweep.store import open_front, open_results
 from kvwall.sweep.stored_front import admissible
@@ -243,3 +247,104 @@ def test_nothing_admissible_leaves_with_3(tmp_path: Path, capsys: pytest.Capture
 def test_a_missing_folder_is_wrong_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["pareto", str(tmp_path / "nowhere")]) == 2
     assert "no such folder" in capsys.readouterr().err
+
+
+SLICED = (
+    TWO_CHIPS
+    + """
+[sweep.slice]
+batch = [1, 64]
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def sliced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return swept(SLICED, tmp_path_factory.mktemp("pareto") / "sliced")
+
+
+def test_holding_axes_gives_the_exact_front_of_the_stored_points_that_have_these_values(sliced: Path) -> None:
+    study = Study.from_text(SLICED)
+    where = {"hardware": "h100-sxm", "value_bits": 4, "placement_host": 0}
+    points = [study.space.point(index) for index in range(study.space.size)]
+    own = [i for i, p in enumerate(points) if p["batch"] != 8 and all(p[name] == where[name] for name in where)]
+    found = pareto(sliced, where=where)
+    assert rows(found) == brute_force(study, list(study.objectives), np.array(own))
+    assert found.sizes["point"] >= 3
+    assert (
+        "of the stored slice with hardware = h100-sxm and value_bits = 4 and placement_host = 0;"
+        in found.attrs["basis"]
+    )
+    with open_results(sliced) as stored:
+        assert rows(pareto(stored, where=where)) == rows(found)
+
+
+def test_an_axis_that_the_study_holds_fixed_may_be_named(sliced: Path) -> None:
+    where = {"model": "meta-llama/Meta-Llama-3-70B", "hardware": "b200-sxm"}
+    assert rows(pareto(sliced, where=where)) == rows(pareto(sliced, where={"hardware": "b200-sxm"}))
+
+
+def test_a_value_that_is_not_stored_is_refused_with_the_nearest_that_are(sliced: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        pareto(sliced, where={"batch": 8, "context": 131_071, "contxt": 1, "retention": 2, "model": "other"})
+    told = dict(zip(("batch", "context", "contxt", "retention", "model"), caught.value.faults, strict=True))
+    assert "batch = 8 is not stored: choose 1 or 64; it is on the study's grid" in told["batch"]
+    assert "choose 131,072 or " in told["context"]
+    assert "did you mean context" in told["contxt"]
+    assert "out of range" in told["retention"]
+    assert "choose meta-llama/Meta-Llama-3-70B" in told["model"]
+
+
+def test_values_that_exclude_each_other_are_refused(sliced: Path) -> None:
+    with pytest.raises(InputError, match="no stored point has key_bits = 8 and value_bits = 4"):
+        pareto(sliced, where={"key_bits": 8, "value_bits": 4})
+
+
+def test_holding_an_axis_needs_the_metrics_stored(sliced: Path) -> None:
+    with pytest.raises(InputError, match="does not hold energy_per_token"):
+        pareto(sliced, "energy_per_token", where={"batch": 1})
+
+
+def test_where_is_typed_axis_by_axis(sliced: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["pareto", str(sliced), "--where", "tensor-parallel=8", "--where", "batch=64", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {(row["tensor_parallel"], row["batch"]) for row in told["front"]} == {(8, 64)}
+    wrong = ["--where", "batch", "--where", "context=4096", "--where", "context=8192", "--where", "contxt=1"]
+    assert run(["pareto", str(sliced), *wrong]) == 2
+    faults = capsys.readouterr().err.splitlines()
+    assert len(faults) == 3
+    assert "write AXIS=VALUE" in faults[0]
+    assert "context is given twice" in faults[1]
+    assert "did you mean context" in faults[2]
+
+
+def test_an_axis_among_the_objectives_is_sent_to_where(sliced: Path) -> None:
+    with pytest.raises(InputError, match="is an axis, not a metric: hold it at a value with --where context=VALUE"):
+        pareto(sliced, "tokens_per_second_per_device,context")
+
+
+def test_a_row_of_the_table_is_one_line_with_its_units_in_the_header(
+    sliced: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["pareto", str(sliced), "--where", "batch=64"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rule = next(place for place, line in enumerate(lines) if set(line) == {"-", "+"})
+    header = [cell.strip() for cell in lines[rule - 1].split("|")]
+    assert {"(tok/s)", "(%)", "(ms)"} <= set(header)
+    body = [line for line in lines[rule + 1 :] if "|" in line]
+    assert len(body) == min(30, pareto(sliced, where={"batch": 64}).sizes["point"])
+    for line in body:
+        cells = [cell.strip() for cell in line.split("|")]
+        assert len(cells) == len(header)
+        assert all(cells), line
+        assert not re.search("tok|%|ms", line)
+
+
+def test_axes_that_a_narrow_terminal_has_no_room_for_are_named(sliced: Path) -> None:
+    console = Console(width=50, file=io.StringIO())
+    shown = rows_of(pareto(sliced))
+    axes = ["hardware", "batch", "key_bits", "value_bits", "retention", "tensor_parallel"]
+    left_out = _print_table(console, axes, ["tokens_per_second_per_device", "quality_loss_upper"], shown, "aggregate")
+    assert 0 < len(left_out) < len(axes)
+    assert axes[-len(left_out) :] == left_out
+    assert all(len(line) <= 50 for line in console.file.getvalue().splitlines())  # type: ignore[attr-defined]

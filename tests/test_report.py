@@ -17,13 +17,22 @@ from plotly.offline import get_plotlyjs
 
 from kvwall.objectives.register import evaluate as evaluate_laws
 from kvwall.spaces.errors import InputError
+from kvwall.spaces.hardware import hardware_names
+from kvwall.spaces.quality import load_quality_curves
 from kvwall.sweep.evaluate import evaluate
 from kvwall.sweep.kernel import Problem
 from kvwall.sweep.points import evaluate_designs
 from kvwall.sweep.report import write_report
 from kvwall.sweep.report.best import best_designs
+from kvwall.sweep.report.caveats import caveats
+from kvwall.sweep.report.choices import Choices
 from kvwall.sweep.report.data import read_results
+from kvwall.sweep.report.header import answer
 from kvwall.sweep.report.laws import Laws
+from kvwall.sweep.report.left_out import chip_counts
+from kvwall.sweep.report.parts import Items
+from kvwall.sweep.report.remarks import _quality
+from kvwall.sweep.report.style import chip_places
 from kvwall.sweep.store import open_front
 from kvwall.sweep.study import Study
 from tests.finished_sweeps import NOTHING, ONE_DESIGN, TWO_CHIPS, TWO_MODELS, swept, swept_single
@@ -250,6 +259,7 @@ def test_two_models_and_a_chip_without_a_price(tmp_path: Path) -> None:
     elements = read(write_report(swept(TWO_MODELS, tmp_path / "two-models")))
     text = text_of(elements)
     assert "no source states what cost per million tokens needs" in text
+    assert "paper/b200: no source states cloud_price, so designs that need it have no cost per million tokens" in text
     assert ("select", {"data-key": "model"}) in elements.elements
     assert "The study has few values of context and batch" in text
 
@@ -303,6 +313,166 @@ def test_names_from_files_are_escaped(tmp_path: Path) -> None:
     text = NOTHING.replace('"mi300x"', f"'{chip}'")
     elements = read(write_report(swept(text, tmp_path / "out")))
     assert not [tag for tag, _ in elements.elements if tag == "img"]
+
+
+UNSOURCED = """
+[study]
+name = "unsourced"
+[space]
+model = "meta-llama/Meta-Llama-3-70B"
+hardware = ["mi350x", "h100-sxm"]
+batch = [1, 8]
+context = [4096, 16384]
+key_bits = [16, 1]
+value_bits = "key_bits"
+retention = [1.0, 0.05]
+evictor = ["position", "heavy_hitter"]
+placement_host = [0.0, 0.25, 0.5]
+tensor_parallel = [1, 3, 8]
+[objectives]
+maximize = ["tokens_per_second_per_device"]
+"""
+"""No source states the scale-up bandwidth of the first chip."""
+
+
+@pytest.fixture(scope="module")
+def unsourced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return swept(UNSOURCED, tmp_path_factory.mktemp("report") / "unsourced")
+
+
+@pytest.fixture(scope="module")
+def unsourced_text(unsourced: Path) -> str:
+    return text_of(read(write_report(unsourced)))
+
+
+def test_a_chip_ranked_on_a_part_of_its_designs_says_so_beside_its_number(unsourced: Path, unsourced_text: str) -> None:
+    study = Study.from_text(UNSOURCED)
+    found = evaluate_designs(Problem(study.columns(), study.task, (), ()), np.arange(study.space.size))
+    chips = np.array([study.space.point(index)["hardware"] for index in range(study.space.size)])
+    lost = int(np.sum((found["status"] == 4) & (chips == "mi350x")))
+    own = int(np.sum(chips == "mi350x"))
+    assert 0 < lost < own
+    ranked = f"among {own - lost} of its {own} designs: the others have no speed, as scale_up_bandwidth has no source"
+    assert f"tok/s ({ranked})" in unsourced_text
+    assert f"mi350x: {lost} of {own} designs" in unsourced_text
+    assert "scale_up_bandwidth (needed where tensor_parallel is above 1)" in unsourced_text
+    assert '"mi350x".scale_up_bandwidth = "' in unsourced_text
+    assert "h100-sxm (" not in unsourced_text
+    counts = {one.chip: one for one in chip_counts(read_results(unsourced))}
+    assert counts["mi350x"].unsourced == lost
+    for status, word in enumerate(("not_computed", "ok", "memory", "layout")):
+        for chip, one in counts.items():
+            assert one.statuses.get(word, 0) == np.sum((found["status"] == status) & (chips == chip))
+
+
+def choices_of(folder: Path) -> Choices:
+    results = read_results(folder)
+    return Choices(results, Laws(results.study), None)
+
+
+def test_a_study_of_one_chip_that_lacks_a_figure_says_it_in_the_answer(tmp_path: Path) -> None:
+    told = answer(choices_of(swept(UNSOURCED.replace('["mi350x", "h100-sxm"]', '"mi350x"'), tmp_path / "one-chip")))
+    assert "have no speed and are not ranked: no source states scale_up_bandwidth" in told[-1]
+
+
+def test_flags_of_evaluate_are_told_of_the_study_with_the_front_s_designs(unsourced: Path, unsourced_text: str) -> None:
+    front = open_front(unsourced)
+    rows = front.sizes["point"]
+
+    def counted(mask: Any) -> str:
+        return f"({int(np.sum(np.broadcast_to(mask, rows))):,} of the {rows:,} designs on the front)"
+
+    low, evicts = front["key_bits"].values < 16, front["retention"].values < 1
+    for sentence, mask in (
+        ("Contexts above 8,192 exceed what Meta-Llama-3-70B states", front["context"].values > 8192),
+        ("Host memory capacity is not limited", front["placement_host"].values > 0),
+        ("Loss of quality depends on neither the model's size nor the context's length", low | evicts),
+        ("Losses of KV bits and tokens dropped together are composed", low & evicts),
+        ("kv_group_size 0 counts low-bit KV without scales", low),
+        ("Below 2 bits of keys or values the quality curves are extrapolated", low),
+    ):
+        told = re.search(rf"{re.escape(sentence)}[^(]*(\([^)]*\))", unsourced_text)
+        assert told is not None, sentence
+        assert told[1] == counted(mask), sentence
+    assert "No assumption was made" not in unsourced_text
+
+
+def test_weak_curves_are_named() -> None:
+    curves = load_quality_curves()
+    weak = {
+        name
+        for name in ("position", "heavy_hitter", "random", "reconstruction")
+        for evidence in [curves.evictor[name]["visible"]["reasoning"].evidence]
+        if evidence.borrowed_from is not None or evidence.sources == 1
+    }
+    assert weak
+    study = Study.from_text(UNSOURCED.replace('["position", "heavy_hitter"]', '["position", "heavy_hitter", "random"]')
+                            + '[quality]\ntask = "reasoning"\n')  # fmt: skip
+    told = " ".join(remark.text for remark in _quality(study))
+    for name in ("position", "heavy_hitter", "random"):
+        assert (f"Quality: evictor {name}, question visible, task reasoning," in told) == (name in weak)
+
+
+@pytest.mark.parametrize(
+    ("more", "clean"), [("", True), ("placement_host = 0.5\n", False), ("retention = 0.9\n", False)]
+)
+def test_only_a_study_without_remarks_says_that_there_are_none(tmp_path: Path, more: str, clean: bool) -> None:
+    text = ONE_DESIGN + "batch = 1\n" + more
+    section = caveats(choices_of(swept_single(text, tmp_path / "one")))
+    assert (section.lead == ("No assumption was made, and no best design goes beyond what its data cover.",)) == clean
+    assert any(isinstance(block, Items) for block in section.blocks) != clean
+
+
+def test_margins_are_the_best_admissible_values_of_a_brute_force_search(folder: Path, elements: Elements) -> None:
+    study = Study.load(folder / "study.toml")
+    first = "tokens_per_second_per_device"
+    found = best_designs(study)
+    assert found is not None
+    assert set(found.margins) == set(study.space.dims)
+    every = evaluate_designs(Problem(study.columns(), study.task, (), ()), np.arange(study.space.size))
+    admissible = (every["status"] == 1) & (every["quality_loss_upper"] <= 0.1)
+    rates = np.where(admissible, every[first], -np.inf).reshape(study.space.shape)
+    for place, dim in enumerate(study.space.dims):
+        most = rates.max(axis=tuple(other for other in range(rates.ndim) if other != place))
+        np.testing.assert_allclose(found.margins[dim], np.where(most > 0, most, np.nan), rtol=2e-6)
+    feasible, best = elements.figures["margin-retention"]["data"]
+    assert "feasible" in feasible["hovertemplate"]
+    np.testing.assert_allclose(numbers(best["y"]), found.margins["retention"], rtol=2e-6)
+    assert max(numbers(feasible["y"])) > max(numbers(best["y"]))
+    text = text_of(elements)
+    assert "best feasible design, constraints ignored" in text
+    assert "1 of the 2 placements move KV to host memory" in text
+
+
+def test_a_chip_has_one_colour_in_every_report_and_no_two_share_it() -> None:
+    alone = chip_places(["mi300x"])["mi300x"]
+    for others in (["h100-sxm", "b200-sxm"], ["h200-sxm", "gb200-nvl72", "mi355x"], ["my/chip.toml", "l4"]):
+        found = chip_places([*others, "mi300x"])
+        assert found["mi300x"] == alone
+        assert len(set(found.values())) == len(found)
+        assert chip_places(reversed([*others, "mi300x"])) == found
+    crowd = chip_places(hardware_names()[:12])
+    assert len(crowd) == 12
+    assert set(crowd.values()) == set(range(9))
+
+
+def test_a_marker_at_no_loss_is_not_cut(elements: Elements) -> None:
+    figure = elements.figures["front"]
+    losses = [loss for trace in figure["data"] for loss in numbers(trace["x"])]
+    low, high = figure["layout"]["xaxis"]["range"]
+    assert min(losses) == 0
+    assert low < 0
+    assert high > max(losses)
+
+
+def test_every_table_scrolls_sideways_and_may_say_so(page: Path, elements: Elements) -> None:
+    tables = sum(tag == "table" for tag, _ in elements.elements)
+    boxes = [place for place, (_, a) in enumerate(elements.elements) if a.get("class") == "scroll"]
+    assert len(boxes) == tables > 4
+    for place in boxes:
+        assert elements.elements[place - 1] == ("p", {"class": "hint"})
+        assert elements.elements[place + 1][0] == "table"
+    assert "local" in page.read_text(encoding="utf-8").split(".scroll {")[1].split("}")[0]
 
 
 @pytest.mark.parametrize("missing", ["front.nc", "study.toml"])

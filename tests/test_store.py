@@ -403,14 +403,16 @@ def test_results_may_move_and_be_read_from_anywhere(
     folder: ResultsFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(folder)
-    before = open_results(folder.path).load()
+    with open_results(folder.path) as opened:
+        before = opened.load()
     folder.close()
     moved = tmp_path / "elsewhere" / "renamed"
     moved.parent.mkdir()
     shutil.move(folder.path, moved)
     for directory, path in ((tmp_path / "elsewhere", Path("renamed")), (moved, Path("view.nc")), (ROOT, moved)):
         monkeypatch.chdir(directory)
-        assert open_results(path).load().identical(before)
+        with open_results(path) as opened:
+            assert opened.load().identical(before)
 
 
 KILLED = """

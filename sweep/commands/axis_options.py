@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 import typer
@@ -15,22 +16,27 @@ from kvwall.spaces.errors import Faults, InputError, nearest
 PANEL: Final = "Axes"
 _NAMES_ALONE: Final = [[name] for name in AXES]
 _LARGEST_EXACT: Final = 2.0**53
+_NO_REMARKS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def with_axes(command: Callable[..., None]) -> Callable[..., None]:
+def with_axes(
+    command: Callable[..., None], *, without: Sequence[str] = (), remarks: Mapping[str, str] = _NO_REMARKS
+) -> Callable[..., None]:
     """The command with an option per axis; it receives what was typed as `typed`: axis -> texts.
 
-    Typer reads the signature, so the options are put there.
+    Typer reads the signature, so the options are put there. Axes in `without` have none; a remark is added to the
+    help of its axis.
     """
     own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "typed"]
 
     def accepting(**arguments: Any) -> None:
-        typed = {name: arguments.pop(name) for name in AXES}
+        typed = {name: arguments.pop(name) for name in AXES if name not in without}
         command(**arguments, typed={name: list(texts) for name, texts in typed.items() if texts})
 
     options = [
-        inspect.Parameter(axis.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(axis))
-        for axis in AXES.values()
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(axis, remarks))
+        for name, axis in AXES.items()
+        if name not in without
     ]
     parameters = [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *options]
     accepting.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -39,8 +45,9 @@ def with_axes(command: Callable[..., None]) -> Callable[..., None]:
     return accepting
 
 
-def _annotation(axis: Axis) -> Any:
+def _annotation(axis: Axis, remarks: Mapping[str, str]) -> Any:
     neutral = "required" if axis.required else f"neutral: {_shown(axis.neutral)}"
+    neutral = f"{neutral}; {remarks[axis.name]}" if axis.name in remarks else neutral
     names = f": {', '.join(axis.names)}" if axis.names else ""
     option = typer.Option(
         f"--{axis.name.replace('_', '-')}",

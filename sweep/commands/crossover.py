@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Final
 
 import typer
 
 from kvwall.spaces.errors import Faults
 from kvwall.sweep.commands.axis_options import listed_values, refuse_leftovers, with_axes
-from kvwall.sweep.crossover import CrossoverRow, crossover
+from kvwall.sweep.crossover import ANSWER, NO_CONTEXT, CrossoverRow, crossover
 from kvwall.sweep.readable import number_text
 from kvwall.sweep.single import attempt
 from kvwall.sweep.terminal import new_table, terminal
 
+_REMARKS: Final = {
+    "hardware": "it decides whether the layout is possible, not the crossover in bytes",
+}
 
-@with_axes
+
+@partial(with_axes, without=(ANSWER,), remarks=_REMARKS)
 def command(
     context_of_command: typer.Context,
     *,
@@ -26,11 +31,11 @@ def command(
 ) -> None:
     """The context at which a step reads as many KV bytes as weight bytes.
 
-    Every axis takes a comma list: --batch 1,32.
+    Every axis takes a comma list: --batch 1,32. The answer is a context, so none is given.
     """
     faults = Faults()
     options = [option for each in context_of_command.command.params for option in each.opts]
-    refuse_leftovers(context_of_command.args, options, faults)
+    refuse_leftovers(_without_context(context_of_command.args, faults), options, faults)
     rows = attempt(faults, lambda: crossover(mode=mode, **listed_values(typed)))
     faults.raise_if_any()
     if rows is None:
@@ -39,6 +44,21 @@ def command(
         typer.echo(json_text.dumps({"rows": [row.to_json() for row in rows]}, allow_nan=False, indent=2))
     else:
         _print(rows)
+
+
+def _without_context(arguments: Sequence[str], faults: Faults) -> list[str]:
+    """The arguments but `--context` and its value, which are a fault of their own."""
+    left: list[str] = []
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        if word.partition("=")[0] != f"--{ANSWER}":
+            left.append(word)
+            continue
+        if "=" not in word and words and not words[0].startswith("--"):
+            words.pop(0)
+        faults.add(NO_CONTEXT)
+    return left
 
 
 def _print(rows: Sequence[CrossoverRow]) -> None:

@@ -11,7 +11,9 @@ import typer
 def command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="results folder of `kvwall sweep`")],
     to: Annotated[str, typer.Option(metavar="FORMAT", help="csv or parquet")],
-    what: Annotated[str, typer.Option(metavar="PART", help="front, grid (every stored point) or summary")] = "front",
+    what: Annotated[
+        str, typer.Option(metavar="PART", help="front, grid (every stored point, rounded to 12 bits) or summary")
+    ] = "front",
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="default DIR/PART.FORMAT")] = None,
     force: Annotated[bool, typer.Option("--force", help="replace a file that exists")] = False,
 ) -> None:

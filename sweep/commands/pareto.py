@@ -10,9 +10,14 @@ import typer
 
 if TYPE_CHECKING:
     import xarray as xr
+    from rich.console import Console
+    from rich.table import Table
+
+    from kvwall.sweep.metric_column import MetricColumn
 
 _NOTHING: Final = 3
 _MOST_ROWS: Final = 30
+_VERY_WIDE: Final = 10_000
 
 
 def command(
@@ -21,12 +26,16 @@ def command(
         str | None,
         typer.Option(metavar="LIST", help="other objectives: metric, maximize:metric or minimize:metric, with commas"),
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="AXIS=VALUE", help="only among stored points with this value, exactly; repeatable"),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout")] = False,
 ) -> None:
-    """The exact Pareto front of a finished sweep; with --objectives, another front among the points it stored."""
+    """The exact Pareto front of a finished sweep; with --objectives or --where, another among the points it stored."""
     from kvwall.sweep.pareto import pareto, rows_of
 
-    front = pareto(folder, objectives)
+    front = pareto(folder, objectives, _read(where or []))
     asked = dict(reversed(line.split(" ", 1)) for line in front.attrs["objectives"])
     rows = rows_of(front)
     if json:
@@ -39,22 +48,40 @@ def command(
         raise typer.Exit(_NOTHING)
 
 
+def _read(texts: list[str]) -> dict[str, Any]:
+    """Axis -> value of every `--where AXIS=VALUE`. Raises InputError with every fault."""
+    from kvwall.spaces.axes import axis_named
+    from kvwall.spaces.errors import Faults, InputError
+    from kvwall.sweep.commands.axis_options import value_of
+
+    faults = Faults()
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        name = name.replace("-", "_")
+        if not equals or not value:
+            faults.add(f"--where {text}: write AXIS=VALUE, e.g. --where context=131072")
+        elif name in found:
+            faults.add(f"--where {name} is given twice: give it once")
+        else:
+            try:
+                found[name] = value_of(axis_named(name), value)
+            except InputError as error:
+                faults.absorb(error)
+    faults.raise_if_any()
+    return found
+
+
 def _print(front: xr.Dataset, rows: list[dict[str, Any]], objectives: dict[str, str]) -> None:
     from kvwall.spaces.axes import AXES
     from kvwall.sweep.readable import number_text
-    from kvwall.sweep.terminal import new_table, terminal
+    from kvwall.sweep.terminal import terminal
 
     console = terminal()
-    coordinates = [str(name) for name in front.coords]
+    coordinates = [name for name in AXES if name in front.coords]
     axes = [name for name in coordinates if len({row[name] for row in rows}) > 1]
     shown = _ordered(rows, objectives)
-    table = new_table(console)
-    for name in (*axes, *objectives):
-        table.add_column(name.replace("_", " "), justify="left" if name in {"model", "hardware"} else "right")
-    for row in shown:
-        table.add_row(*(number_text(row[name]) for name in axes), *(_text(name, row[name]) for name in objectives))
-    if rows:
-        console.print(table)
+    left_out = _print_table(console, axes, list(objectives), shown, _task(front)) if rows else []
     fixed = [name for name in coordinates if rows and name not in axes]
     same = [f"{name} {number_text(rows[0][name])}" for name in fixed if rows[0][name] != AXES[name].neutral]
     told = ", ".join(f"{sense} {name}" for name, sense in objectives.items())
@@ -62,8 +89,58 @@ def _print(front: xr.Dataset, rows: list[dict[str, Any]], objectives: dict[str, 
     console.print(f"{count} ({told}); {front.attrs['basis']}.", markup=False)
     if len(shown) < len(rows):
         console.print(f"{len(shown)} of them are shown, evenly along the first objective; --json has all.", style="dim")
+    if left_out:
+        console.print(f"No room for {', '.join(left_out)}: use a wider terminal, or --json.", style="yellow")
     if same:
         console.print(f"Of every design: {', '.join(same)}; everything else neutral.", style="dim", markup=False)
+
+
+def _task(front: xr.Dataset) -> str:
+    from kvwall.sweep.study import Study
+
+    return Study.from_text(str(front.attrs["study_toml"])).task
+
+
+def _print_table(
+    console: Console, axes: list[str], objectives: list[str], rows: list[dict[str, Any]], task: str
+) -> list[str]:
+    """Print a line per row; axes that the console has no room for are left out and returned."""
+    from kvwall.sweep.metric_column import metric_column
+
+    columns = [metric_column(name, task, [row[name] for row in rows]) for name in objectives]
+    kept = len(axes)
+    while kept > 1 and _width(_table(console, axes[:kept], columns, rows)) > console.width:
+        kept -= 1
+    console.print(_table(console, axes[:kept], columns, rows))
+    return axes[kept:]
+
+
+def _table(console: Console, axes: list[str], columns: list[MetricColumn], rows: list[dict[str, Any]]) -> Table:
+    from kvwall.sweep.metric_column import lines_of
+    from kvwall.sweep.readable import number_text
+    from kvwall.sweep.terminal import new_table
+
+    table = new_table(console)
+    cells = {name: [number_text(row[name]) for row in rows] for name in axes}
+    cells |= {column.name: [column.text(row[column.name]) for row in rows] for column in columns}
+    widths = {name: max(map(len, texts)) for name, texts in cells.items()}
+    for name in axes:
+        side: Any = "left" if name in {"model", "hardware"} else "right"
+        table.add_column("\n".join(lines_of(name, widths[name])), justify=side, no_wrap=True)
+    for column in columns:
+        table.add_column(column.header(widths[column.name]), justify="right", no_wrap=True)
+    for row in zip(*cells.values(), strict=True):
+        table.add_row(*row)
+    return table
+
+
+def _width(table: Table) -> int:
+    """Columns of text that a table takes where it has room."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    wide = Console(width=_VERY_WIDE)
+    return Measurement.get(wide, wide.options, table).maximum
 
 
 def _ordered(rows: list[dict[str, Any]], objectives: dict[str, str]) -> list[dict[str, Any]]:
@@ -74,10 +151,3 @@ def _ordered(rows: list[dict[str, Any]], objectives: dict[str, str]) -> list[dic
         return ordered
     step = (len(ordered) - 1) / (_MOST_ROWS - 1)
     return [ordered[round(place * step)] for place in range(_MOST_ROWS)]
-
-
-def _text(name: str, value: float | None) -> str:
-    from kvwall.objectives.register import TASK_NAMES, metric_named
-    from kvwall.sweep.readable import metric_text
-
-    return "no value" if value is None else metric_text(value, metric_named(name, TASK_NAMES[0]).unit, name)

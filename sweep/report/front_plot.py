@@ -102,7 +102,7 @@ def _scatter(choices: Choices) -> Panel:
             marker["color"] = chip_colour(study, chip)
         figure.add_scatter(
             x=results.front[second].values[own].tolist(), y=results.front[first].values[own].tolist(), mode="markers",
-            marker=marker,
+            marker=marker, cliponaxis=False,
             text=[_hover(results, row) for row in own], hovertemplate="%{text}<extra></extra>",
             meta={"chip": str(chip)},
         )  # fmt: skip

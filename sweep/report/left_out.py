@@ -30,8 +30,6 @@ class Missing:
     figure: str
     use: str
     """Which designs need it, in words."""
-    designs: int
-    """How many of the chip's designs need it."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class ChipCounts:
     def sentence(self) -> str:
         """How many designs have no speed, and what would give them one."""
         short = short_name(str(self.chip))
-        uses = [f"{one.figure} ({one.use}: {one.designs:,} designs)" for one in self.missing]
+        uses = [f"{one.figure} ({one.use})" for one in self.missing]
         lines = [f'"{self.chip}".{one.figure} = "{FIGURES[one.figure].example}"' for one in self.missing]
         added = f" Add it under [assume], written like {listed(lines)}, with its true value." if lines else ""
         return (
@@ -92,21 +90,21 @@ def chip_counts(results: Results) -> tuple[ChipCounts, ...]:
     for (chip, record), row in zip(chips, counts, strict=True):
         statuses = {word: int(count) for word, count in zip(words, row, strict=True) if count}
         designs = sum(statuses.values())
-        missing = tuple(_missing(record, needs, designs)) if "unsourced_input" in statuses else ()
+        missing = tuple(_missing(record, needs)) if "unsourced_input" in statuses else ()
         found.append(ChipCounts(chip, designs, statuses, missing))
     return tuple(found)
 
 
 _Need: TypeAlias = tuple[str, str, NDArray[np.bool_]]
-"""Figure, which designs need it in words, and a mask over values that decide it, each as frequent as any other."""
+"""Figure, which designs need it in words, and a mask over the values that decide it."""
 
 
-def _missing(chip: Hardware, needs: Sequence[_Need], designs: int) -> Iterator[Missing]:
+def _missing(chip: Hardware, needs: Sequence[_Need]) -> Iterator[Missing]:
     """Figures of the step's time that the chip has no source for, with the designs that need them."""
     for figure, use, needed in needs:
         absent = getattr(chip, figure) is None and not (figure == "fp8_flops" and chip.int8_ops is not None)
         if absent and needed.any():
-            yield Missing(figure, use, round(float(needed.mean()) * designs))
+            yield Missing(figure, use)
 
 
 def _needs(study: Study) -> Iterator[_Need]:
@@ -132,7 +130,7 @@ def arithmetic(study: Study) -> list[NDArray[np.bool_]]:
 def without_value(results: Results) -> Iterator[str]:
     """Sentences about chips on which a metric that the study asks for has no value although the step has a time."""
     study = results.study
-    asked = dict.fromkeys(one.metric for one in (*study.objectives, *study.constraints))
+    asked = dict.fromkeys([*(one.metric for one in study.objectives), *(one.metric for one in study.constraints)])
     needs = {
         "cost_per_million_tokens": [f"{basis}_price" for basis in study.space.values("price_basis")],
         "energy_per_token": ["memory_energy", "flop_energy"],

@@ -18,6 +18,14 @@
       !hidden.some(([key, value]) => meta[key] === value);
   }
 
+  function hintAtWideTables() {
+    document.querySelectorAll(".scroll").forEach((box) => {
+      box.previousElementSibling.classList.toggle("shown", box.scrollWidth > box.clientWidth + 1);
+    });
+  }
+  window.addEventListener("resize", hintAtWideTables);
+  hintAtWideTables();
+
   document.querySelectorAll(".panel").forEach((panel) => {
     const selects = Array.from(panel.querySelectorAll("select"));
     const buttons = Array.from(panel.querySelectorAll("button.entry"));

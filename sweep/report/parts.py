@@ -12,6 +12,8 @@ import plotly.io
 
 from kvwall.sweep.report.style import CONFIG
 
+_HINT = "The table is wider than the page: scroll it sideways &rarr;"
+
 
 @dataclass(frozen=True)
 class Plot:
@@ -163,7 +165,10 @@ def table_html(table: Table) -> str:
     head = "".join(f"<th{_left(place, table)}>{escape(name)}</th>" for place, name in enumerate(table.head))
     rows = "".join(f"<tr>{_cells(row, table)}</tr>" for row in table.rows)
     caption = f"<caption>{escape(table.caption)}</caption>" if table.caption else ""
-    return f'<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    return (
+        f'<p class="hint">{_HINT}</p><div class="scroll" tabindex="0">'
+        f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
 
 
 def _cells(row: Sequence[str], table: Table) -> str:

@@ -114,6 +114,11 @@ def _least_kv_bits(study: Study) -> float:
 
 
 def _quality(study: Study) -> Iterator[Remark]:
+    if min(map(float, study.space.values("activation_bits"))) < FULL_BITS:
+        yield Remark(
+            "What activations below 16 bits lose of quality is not modelled",
+            lambda at: _below(at, "activation_bits", FULL_BITS),
+        )
     used = _remedies(study)
     if not used:
         return

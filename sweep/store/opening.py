@@ -21,6 +21,8 @@ _WRITTEN_BY = "run `kvwall sweep` on its study to write it"
 def open_results(path: str | Path) -> xr.Dataset:
     """The stored slice of a results folder, read from the disk only where it is used.
 
+    Close it (or use it as a context manager) before the folder is moved: HDF5 does not survive that.
+
     Where a block is missing, metrics are NaN and the status is 0 (not computed); a warning and the attribute
     `missing_shards` say so. With dask installed the arrays are chunked like the shards. Raises InputError where there
     are no results, or they are damaged.
