@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from kvwall.objectives.weights import format_bits
-from kvwall.spaces.design import Groups, Matrices, ModelColumns
-from kvwall.spaces.units import Bits, Count, Flag, Flop, Real, Tokens
+from kvwall.spaces.design import Experts, Groups, ModelColumns
+from kvwall.spaces.units import Bits, Count, Flag, Flop
 
 FLOP_PER_MULTIPLY_ADD = 2.0
 
@@ -21,27 +21,42 @@ def uses_4_bit(operand_bits: Bits, activation_bits: Bits) -> Flag:
     return jnp.logical_and(activation_bits <= 4, operand_bits <= 4)
 
 
-def matrix_classes(model: ModelColumns) -> tuple[Matrices, ...]:
-    """The classes of weight matrices a token is multiplied by."""
-    return (model.query_output, model.key_value, model.ffn, model.head)
+def multiplied_weights(model: ModelColumns, weight_bits: Bits) -> tuple[tuple[Count, Bits], ...]:
+    """Per class of matrices: weights one token is multiplied by, and their bits; routers keep the checkpoint's."""
+    asked = (model.query_output, model.key_value, model.ffn, model.head)
+    return (
+        *((matrices.elements, format_bits(matrices, weight_bits)) for matrices in asked),
+        (model.router.elements, model.router.native_format_bits),
+        (met_expert_weights(model.experts), format_bits(model.experts, weight_bits)),
+    )
 
 
-def attention_flop_per_kept_token(groups: Groups) -> Flop:
-    """FLOP of one query over one kept token, all layers and heads: scores and weighted sum."""
-    per_layer = groups.query_heads * (groups.key_dim + groups.value_dim)
-    return FLOP_PER_MULTIPLY_ADD * jnp.sum(groups.layers * per_layer, axis=0)
+def met_expert_weights(experts: Experts) -> Count:
+    """Weights of routed experts that one token is multiplied by."""
+    return experts.layers * experts.active * experts.elements
+
+
+def ffn_format_bits(model: ModelColumns, weight_bits: Bits) -> Bits:
+    """Bits of the FFN's weights: the dense ones, or the experts where a token meets more of those."""
+    routed = met_expert_weights(model.experts) > model.ffn.elements
+    return jnp.where(routed, format_bits(model.experts, weight_bits), format_bits(model.ffn, weight_bits))
+
+
+def attention_flop(groups: Groups, chosen: Count, seen: Count) -> Flop:
+    """FLOP of one token's attention: scores and weighted sum over `chosen` entries, the index over all `seen`."""
+    attended = groups.query_heads * (groups.score_dim + groups.mix_dim) * chosen
+    indexed = groups.index_heads * groups.index_dim * seen
+    return FLOP_PER_MULTIPLY_ADD * jnp.sum(groups.layers * groups.readers * (attended + indexed), axis=0)
 
 
 def gemm_flop_per_token(model: ModelColumns, weight_bits: Bits, activation_bits: Bits) -> tuple[Flop, Flop, Flop]:
-    """FLOP of the weight matrices for one token, by format: (16-bit, 8-bit, 4-bit)."""
-    by_format = [_gemm(one, weight_bits, activation_bits) for one in matrix_classes(model)]
+    """FLOP of the weight matrices for one token, by format: (16-bit, 8-bit, 4-bit); experts as many as it meets."""
+    by_format = [
+        split_by_format(FLOP_PER_MULTIPLY_ADD * elements, bits, activation_bits)
+        for elements, bits in multiplied_weights(model, weight_bits)
+    ]
     sixteen, eight, four = (sum(flop[1:], start=flop[0]) for flop in zip(*by_format, strict=True))
     return sixteen, eight, four
-
-
-def _gemm(matrices: Matrices, weight_bits: Bits, activation_bits: Bits) -> tuple[Flop, Flop, Flop]:
-    flop = FLOP_PER_MULTIPLY_ADD * matrices.elements
-    return split_by_format(flop, format_bits(matrices, weight_bits), activation_bits)
 
 
 def split_by_format(flop: Flop, operand_bits: Bits, activation_bits: Bits) -> tuple[Flop, Flop, Flop]:
@@ -55,12 +70,3 @@ def split_by_format(flop: Flop, operand_bits: Bits, activation_bits: Bits) -> tu
 def attention_operand_bits(key_bits: Bits, value_bits: Bits) -> Bits:
     """The wider of K and V decides the format of attention."""
     return jnp.maximum(key_bits, value_bits)
-
-
-def step_flop(batch: Count, gemm: Real, kept: Tokens, attention: Real) -> Flop:
-    """FLOP of a step from FLOP per token and FLOP per query and kept token.
-
-    >>> float(step_flop(2.0, 10.0, 3.0, 4.0))
-    44.0
-    """
-    return batch * (gemm + kept * attention)

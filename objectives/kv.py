@@ -1,11 +1,13 @@
-"""The KV cache: tokens kept, bytes per token, bytes of a sequence on one device."""
+"""The KV cache of every layout by one law: what a store holds, what a step reads and writes, on one device."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import jax.numpy as jnp
 
-from kvwall.spaces.design import Groups, KVFormat
-from kvwall.spaces.units import Bits, Bytes, BytesPerToken, Count, Ratio, Tokens
+from kvwall.spaces.design import Eviction, Groups, KVFormat
+from kvwall.spaces.units import Bits, Bytes, Count, Ratio, Tokens
 
 FULL_BITS = 16.0
 """Precision of the residual window, and the one at which quantization ends."""
@@ -20,16 +22,8 @@ def kept_fraction(retention: Ratio, pinned: Tokens, context: Tokens) -> Ratio:
     >>> float(kept_fraction(0.5, 0.0, 1000.0)), float(kept_fraction(0.5, 200.0, 800.0))
     (0.5, 0.625)
     """
-    return retention + (1 - retention) * jnp.minimum(pinned / context, 1.0)
-
-
-def context_of_kept(kept: Tokens, retention: Ratio, pinned: Tokens) -> Tokens:
-    """The context of which `kept` tokens are kept: the inverse of kept_fraction * context.
-
-    >>> float(context_of_kept(600.0, 0.5, 200.0))
-    1000.0
-    """
-    return jnp.minimum(kept, pinned) + jnp.maximum(kept - pinned, 0.0) / retention
+    some = context > 0
+    return retention + (1 - retention) * jnp.minimum(pinned / jnp.where(some, context, 1.0), 1.0)
 
 
 def stored_bits(payload: Bits, kv_format: KVFormat) -> Bits:
@@ -45,30 +39,118 @@ def stored_bits(payload: Bits, kv_format: KVFormat) -> Bits:
     return payload + jnp.where(payload < FULL_BITS, overhead + OUTLIER_BITS * kv_format.outlier_fraction, 0.0)
 
 
+def held_tokens(context: Tokens, window: Tokens) -> Tokens:
+    """Tokens a store holds: the context, up to its window.
+
+    >>> float(held_tokens(1000.0, 512.0)), float(held_tokens(1000.0, 1e20))
+    (512.0, 1000.0)
+    """
+    return jnp.minimum(context, window)
+
+
+def attended_tokens(context: Tokens, groups: Groups) -> Tokens:
+    """Tokens a step may read: those held; of chunks that restart, half a chunk on average once one is full."""
+    held = held_tokens(context, groups.window)
+    restarted = jnp.logical_and(groups.chunked, context > groups.window)
+    return jnp.where(restarted, (groups.window + 1) / 2, held)
+
+
+def entries(tokens: Tokens, kept_fraction: Ratio, groups: Groups) -> Count:
+    """Stored entries of so many tokens: eviction where it applies, then one entry per stride."""
+    return tokens * jnp.where(groups.evictable, kept_fraction, 1.0) / groups.stride
+
+
 def device_heads(groups: Groups, devices: Count) -> Count:
     """KV heads on the fullest device under tensor parallelism; past one head a device, heads are replicated."""
     return jnp.ceil(groups.kv_heads / devices)
 
 
-def token_bytes(groups: Groups, devices: Count, key_bits: Bits, value_bits: Bits) -> BytesPerToken:
-    """KV bytes of one token on one device, over all layers, at these stored bits per element."""
+def entry_bytes(groups: Groups, devices: Count, key_bits: Bits, value_bits: Bits) -> Bytes:
+    """Bytes of one entry in one store on one device, without its index, at these stored bits per element."""
     bits = groups.key_dim * key_bits + groups.value_dim * value_bits
-    return jnp.sum(groups.layers * device_heads(groups, devices) * bits, axis=0) / BITS_PER_BYTE
+    return (device_heads(groups, devices) * bits + groups.fixed_dim * FULL_BITS) / BITS_PER_BYTE
 
 
-def sequence_bytes(kept: Tokens, token: BytesPerToken, full_token: BytesPerToken, window: Tokens) -> Bytes:
-    """KV bytes of a sequence with `kept` tokens, the most recent `window` of them at 16 bits.
+def index_bytes(groups: Groups) -> Bytes:
+    """Bytes of one entry's sparse index in one store; every device holds it."""
+    return groups.index_dim * FULL_BITS / BITS_PER_BYTE
+
+
+def state_bytes(groups: Groups, devices: Count) -> Bytes:
+    """Bytes of a sequence's recurrent state on one device, over all stores; heads divide."""
+    return jnp.sum(groups.layers * groups.state_bytes, axis=0) / devices
+
+
+def sequence_bytes(held: Count, entry: Bytes, full_entry: Bytes, window: Tokens) -> Bytes:
+    """Bytes of `held` entries, the most recent `window` of them at 16 bits.
 
     >>> float(sequence_bytes(1000.0, 2.0, 16.0, 100.0))
     3400.0
     """
-    return token * kept + (full_token - token) * jnp.minimum(window, kept)
+    return entry * held + (full_entry - entry) * jnp.minimum(window, held)
 
 
-def kept_of_bytes(size: Bytes, token: BytesPerToken, full_token: BytesPerToken, window: Tokens) -> Tokens:
-    """The kept tokens whose KV fills `size`: the inverse of sequence_bytes.
+@dataclass(frozen=True)
+class Cache:
+    """How a design keeps and reads KV on one device: what is needed at any context."""
 
-    >>> float(kept_of_bytes(3400.0, 2.0, 16.0, 100.0))
-    1000.0
-    """
-    return jnp.minimum(size / full_token, window) + jnp.maximum(size - full_token * window, 0.0) / token
+    groups: Groups
+    devices: Count
+    entry: Bytes
+    """Per group, as `entry_bytes`, quantized."""
+    full_entry: Bytes
+    """Per group, at 16 bits."""
+    residual_window: Tokens
+    retention: Ratio
+    pinned: Tokens
+
+    @property
+    def recent(self) -> Count:
+        """Per group, entries of the residual window."""
+        return self.residual_window / self.groups.stride
+
+    def kept_fraction(self, context: Tokens) -> Ratio:
+        """Share of a context's tokens that eviction keeps."""
+        return kept_fraction(self.retention, self.pinned, context)
+
+    def stored(self, context: Tokens) -> Bytes:
+        """KV bytes of a sequence of this context."""
+        groups = self.groups
+        held = entries(held_tokens(context, groups.window), self.kept_fraction(context), groups)
+        bytes_held = sequence_bytes(held, self.entry, self.full_entry, self.recent) + index_bytes(groups) * held
+        return jnp.sum(groups.layers * bytes_held, axis=0) + state_bytes(groups, self.devices)
+
+    def read_entries(self, context: Tokens) -> tuple[Count, Count]:
+        """Per group: (entries read, entries whose index is read) by a step at this context."""
+        groups = self.groups
+        seen = entries(attended_tokens(context, groups), self.kept_fraction(context), groups)
+        return jnp.minimum(seen, groups.top_k), seen
+
+    def read(self, context: Tokens) -> Bytes:
+        """KV bytes a step reads for a sequence of this context, the recurrent state included."""
+        groups = self.groups
+        chosen, seen = self.read_entries(context)
+        bytes_read = sequence_bytes(chosen, self.entry, self.full_entry, self.recent)
+        bytes_read = bytes_read + index_bytes(groups) * seen
+        return jnp.sum(groups.layers * groups.readers * bytes_read, axis=0) + state_bytes(groups, self.devices)
+
+    def written(self) -> Bytes:
+        """KV bytes a step writes for a sequence: one token's share of an entry, and the state."""
+        groups = self.groups
+        new = jnp.where(self.residual_window > 0, self.full_entry, self.entry) + index_bytes(groups)
+        return jnp.sum(groups.layers * new / groups.stride, axis=0) + state_bytes(groups, self.devices)
+
+
+def cache_of(groups: Groups, devices: Count, kv_format: KVFormat, eviction: Eviction) -> Cache:
+    """The cache that a KV format and an eviction policy make of a model's stores."""
+    key_bits, value_bits = stored_bits(kv_format.key_bits, kv_format), stored_bits(kv_format.value_bits, kv_format)
+    full = (jnp.maximum(kv_format.key_bits, FULL_BITS), jnp.maximum(kv_format.value_bits, FULL_BITS))
+    return Cache(
+        groups=groups,
+        devices=devices,
+        entry=entry_bytes(groups, devices, key_bits, value_bits),
+        full_entry=entry_bytes(groups, devices, *full),
+        residual_window=kv_format.residual_window,
+        retention=eviction.retention,
+        pinned=eviction.sink_tokens + eviction.recent_tokens,
+    )

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from kvwall.objectives import capacity, cost, energy, kv, quality, status, time, wall
-from kvwall.objectives.compute import uses_4_bit, uses_16_bit
+from kvwall.objectives import capacity, cost, energy, inverse, kv, quality, status, time, wall
+from kvwall.objectives.compute import ffn_format_bits, uses_4_bit, uses_16_bit
 from kvwall.objectives.step import Step
-from kvwall.objectives.weights import format_bits
 from kvwall.spaces.design import Design
 from kvwall.spaces.units import (
     Bytes,
@@ -78,13 +77,11 @@ def max_batch(design: Design, step: Step) -> Count:
 
 
 def max_context(design: Design, step: Step) -> Tokens:
-    """Longest context that fits at this batch; infinite where no KV is kept in HBM."""
-    ledger, in_hbm = step.ledger, 1 - design.placement.host
+    """Longest context that fits at this batch; infinite where KV in HBM does not grow."""
+    in_hbm = 1 - design.placement.host
     room = capacity.room_per_sequence(step.memory.room, design.workload.batch, step.memory.activations)
-    window, retention = design.kv_format.residual_window, design.eviction.retention
     share = jnp.where(in_hbm > 0, in_hbm, 1.0)
-    kept = kv.kept_of_bytes(room / share, ledger.token_bytes, ledger.full_token_bytes, window)
-    fitting = kv.context_of_kept(kept, retention, ledger.pinned)
+    fitting = inverse.context_stored_in(room / share, step.ledger.cache)
     limited = capacity.max_context(fitting, design.workload.output_tokens)
     unlimited = jnp.where(room > 0, jnp.inf, 0.0)
     return jnp.where(in_hbm > 0, limited, unlimited)
@@ -103,7 +100,7 @@ def ridge_point(design: Design, step: Step) -> FlopPerByte:
 def gemm_peak(design: Design) -> FlopPerSecond:
     """Peak of the format that multiplies the FFN's weights."""
     chip, activation_bits = design.hardware, design.precision.activation_bits
-    bits = format_bits(design.model.ffn, design.precision.weight_bits)
+    bits = ffn_format_bits(design.model, design.precision.weight_bits)
     narrow = jnp.where(uses_4_bit(bits, activation_bits), chip.fp4_flops.value, chip.fp8_flops.value)
     return jnp.where(uses_16_bit(bits, activation_bits), chip.bf16_flops.value, narrow)
 
@@ -128,16 +125,8 @@ def cost_per_million_tokens(design: Design, step: Step) -> Usd:
 
 
 def crossover_context_bytes(design: Design, step: Step) -> Tokens:
-    """Context at which a step reads as many KV bytes as weight bytes."""
-    return wall.crossover_context(
-        step.ledger.weights_read,
-        design.workload.batch,
-        step.ledger.token_bytes,
-        step.ledger.full_token_bytes,
-        design.kv_format.residual_window,
-        design.eviction.retention,
-        step.ledger.pinned,
-    )
+    """Context at which a step reads as many KV bytes as weight bytes; infinite where it never does."""
+    return wall.crossover_context(step.ledger.weights_read, design.workload.batch, step.ledger.cache)
 
 
 def regime_distance(design: Design, step: Step) -> Ratio:

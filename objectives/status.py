@@ -6,7 +6,7 @@ from functools import reduce
 
 import jax.numpy as jnp
 
-from kvwall.objectives import compute, wall, weights
+from kvwall.objectives import compute, wall
 from kvwall.spaces.design import Design, Groups
 from kvwall.spaces.units import Bits, Bytes, Code, Count, Flag
 
@@ -20,7 +20,8 @@ STATUSES = ("not_computed", "ok", "memory", "layout", "unsourced_input", "veto")
 def layout_possible(groups: Groups, devices: Count, scale_up_domain: Count) -> Flag:
     """Whether this many devices can split every layer: heads divide or replicate evenly, one domain holds all."""
     heads = groups.query_heads % devices == 0
-    kv_heads = jnp.logical_or(groups.kv_heads % devices == 0, devices % groups.kv_heads == 0)
+    some = jnp.maximum(groups.kv_heads, 1)  # a store without heads splits like one with a single head
+    kv_heads = jnp.logical_or(some % devices == 0, devices % some == 0)
     padding = groups.layers == 0
     every_group = jnp.all(jnp.logical_or(padding, jnp.logical_and(heads, kv_heads)), axis=0)
     return jnp.logical_and(every_group, devices <= scale_up_domain)
@@ -34,10 +35,10 @@ def step_sourced(design: Design) -> Flag:
         jnp.logical_or(chip.host_link_bandwidth.known, design.placement.host <= 0),
     )
     kv_bits = compute.attention_operand_bits(design.kv_format.key_bits, design.kv_format.value_bits)
-    peaks = [_peak_known(design, kv_bits)]
-    for matrices in compute.matrix_classes(design.model):
-        unused = matrices.elements == 0
-        peaks.append(jnp.logical_or(unused, _peak_known(design, weights.format_bits(matrices, bits.weight_bits))))
+    no_attention = compute.attention_flop(design.model.groups, 1.0, 1.0) == 0
+    peaks = [jnp.logical_or(no_attention, _peak_known(design, kv_bits))]
+    for elements, operand_bits in compute.multiplied_weights(design.model, bits.weight_bits):
+        peaks.append(jnp.logical_or(elements == 0, _peak_known(design, operand_bits)))
     return reduce(jnp.logical_and, peaks, links)
 
 
@@ -62,7 +63,7 @@ def cost_sourced(design: Design) -> Flag:
 
 def ridge_sourced(design: Design) -> Flag:
     """Whether the peak of the format that does most of the weights' arithmetic has a source."""
-    return _peak_known(design, weights.format_bits(design.model.ffn, design.precision.weight_bits))
+    return _peak_known(design, compute.ffn_format_bits(design.model, design.precision.weight_bits))
 
 
 def always(design: Design) -> Flag:

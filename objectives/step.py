@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import jax.numpy as jnp
-
 from kvwall.objectives import capacity, collectives, compute, kv, time, weights
 from kvwall.spaces.design import Design
-from kvwall.spaces.units import Bytes, BytesPerToken, Flop, Ratio, Seconds, Tokens
+from kvwall.spaces.units import Bytes, Flop, Ratio, Seconds, Tokens
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Bytes and FLOP of one step on the worst device, and what one token or sequence weighs there."""
+    """Bytes and FLOP of one step on the worst device."""
 
-    pinned: Tokens
+    cache: kv.Cache
     kept_fraction: Ratio
-    kept: Tokens
-    token_bytes: BytesPerToken
-    full_token_bytes: BytesPerToken
     weights_read: Bytes
     kv_read: Bytes
     """All tiers together."""
@@ -72,55 +67,58 @@ def evaluate_step(design: Design) -> Step:
 
 def ledger_of(design: Design) -> Ledger:
     """Bytes and FLOP of one step on the worst device."""
-    model, work, form = design.model, design.workload, design.kv_format
+    model, work, bits = design.model, design.workload, design.precision
     devices, batch = design.parallel.tensor, work.batch
-    pinned = design.eviction.sink_tokens + design.eviction.recent_tokens
-    retention = design.eviction.retention
+    cache = kv.cache_of(model.groups, devices, design.kv_format, design.eviction)
     context = work.context + work.output_tokens / 2
-    kept_fraction = kv.kept_fraction(retention, pinned, context)
-    kept = kept_fraction * context
-    at_end = work.context + work.output_tokens
-    kept_at_end = kv.kept_fraction(retention, pinned, at_end) * at_end
-    key_bits, value_bits = kv.stored_bits(form.key_bits, form), kv.stored_bits(form.value_bits, form)
-    token = kv.token_bytes(model.groups, devices, key_bits, value_bits)
-    full_token = kv.token_bytes(
-        model.groups, devices, jnp.maximum(form.key_bits, kv.FULL_BITS), jnp.maximum(form.value_bits, kv.FULL_BITS)
-    )
-    new_token = jnp.where(form.residual_window > 0, full_token, token)
-    kv_read = batch * kv.sequence_bytes(kept, token, full_token, form.residual_window)
-    kv_written = batch * new_token
-    bits = design.precision
-    weights_read = weights.matrix_bytes(model, bits.weight_bits, devices) + batch * weights.embedding_row_bytes(
-        model, devices
-    )
+    kv_read = batch * cache.read(context)
+    kv_written = batch * cache.written()
     tier_read = design.placement.host * kv_read
+    weights_read = weights_streamed(design)
     return Ledger(
-        pinned=pinned,
-        kept_fraction=kept_fraction,
-        kept=kept,
-        token_bytes=token,
-        full_token_bytes=full_token,
+        cache=cache,
+        kept_fraction=cache.kept_fraction(context),
         weights_read=weights_read,
         kv_read=kv_read,
         kv_written=kv_written,
-        kv_stored=batch * kv.sequence_bytes(kept_at_end, token, full_token, form.residual_window),
+        kv_stored=batch * cache.stored(work.context + work.output_tokens),
         tier_read=tier_read,
         hbm_bytes=weights_read + (1 - design.placement.host) * kv_read + kv_written,
         scale_up_bytes=batch * collectives.all_reduce_bytes(model, bits.activation_bits, devices),
-        flop_by_format=_flop(design, kept),
+        flop_by_format=_flop(design, cache, context),
     )
 
 
-def _flop(design: Design, kept: Tokens) -> tuple[Flop, Flop, Flop]:
-    bits, form, devices = design.precision, design.kv_format, design.parallel.tensor
+def weights_streamed(design: Design) -> Bytes:
+    """Bytes of weights that one device reads per step: dense ones, the experts that are met, embedding rows."""
+    model, devices, bits = design.model, design.parallel.tensor, design.precision.weight_bits
+    batch = design.workload.batch
+    met = weights.distinct_experts(model.experts, batch)
+    return (
+        weights.matrix_bytes(model, bits, devices)
+        + weights.expert_bytes(model.experts, bits, met, devices)
+        + batch * weights.embedding_row_bytes(model, devices)
+    )
+
+
+def weights_stored(design: Design) -> Bytes:
+    """Bytes of all weights that one device holds."""
+    model, devices, bits = design.model, design.parallel.tensor, design.precision.weight_bits
+    return (
+        weights.matrix_bytes(model, bits, devices)
+        + weights.expert_bytes(model.experts, bits, model.experts.routed, devices)
+        + weights.embedding_table_bytes(model, devices)
+    )
+
+
+def _flop(design: Design, cache: kv.Cache, context: Tokens) -> tuple[Flop, Flop, Flop]:
+    bits, form = design.precision, design.kv_format
     gemm = compute.gemm_flop_per_token(design.model, bits.weight_bits, bits.activation_bits)
+    of_token = compute.attention_flop(design.model.groups, *cache.read_entries(context))
     operand = compute.attention_operand_bits(form.key_bits, form.value_bits)
-    per_token = compute.attention_flop_per_kept_token(design.model.groups)
-    attention = compute.split_by_format(per_token, operand, bits.activation_bits)
-    sixteen, eight, four = (
-        compute.step_flop(design.workload.batch, of_weights / devices, kept, of_kv / devices)
-        for of_weights, of_kv in zip(gemm, attention, strict=True)
-    )
+    attention = compute.split_by_format(of_token, operand, bits.activation_bits)
+    per_device = design.workload.batch / design.parallel.tensor
+    sixteen, eight, four = (per_device * (weight + kv_part) for weight, kv_part in zip(gemm, attention, strict=True))
     return sixteen, eight, four
 
 
@@ -140,9 +138,7 @@ def times_of(design: Design, ledger: Ledger) -> time.ResourceTimes:
 def memory_of(design: Design, ledger: Ledger) -> Memory:
     """Bytes on the fullest device and the margin left."""
     model, devices, batch = design.model, design.parallel.tensor, design.workload.batch
-    stored = weights.matrix_bytes(model, design.precision.weight_bits, devices) + weights.embedding_table_bytes(
-        model, devices
-    )
+    stored = weights_stored(design)
     room = design.utilisation * design.hardware.memory_capacity - stored
     activations = capacity.activation_bytes(model, design.precision.activation_bits, devices)
     per_sequence = (1 - design.placement.host) * ledger.kv_stored / batch + activations

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from kvwall.objectives.kv import context_of_kept, kept_of_bytes
-from kvwall.spaces.units import Bytes, BytesPerToken, Code, Count, Flag, Ratio, Tokens
+from kvwall.objectives.inverse import context_of_bytes, upward_bends
+from kvwall.objectives.kv import Cache
+from kvwall.spaces.units import Bytes, Code, Count, Flag, Tokens
 
 PHASES = ("weight", "kv", "capacity")
 REGIMES = ("weight", "kv", "compute", "scale_up", "tier_link", "overhead")
@@ -21,32 +22,17 @@ def regime(bound_by: Code, weights: Bytes, kv_in_hbm: Bytes) -> Code:
     return jnp.where(bound_by == 0, jnp.where(kv_in_hbm > weights, 1, 0), bound_by + 1)
 
 
-def crossover_context(
-    weights: Bytes,
-    batch: Count,
-    token: BytesPerToken,
-    full_token: BytesPerToken,
-    window: Tokens,
-    retention: Ratio,
-    pinned: Tokens,
-) -> Tokens:
-    """Context at which a step reads as many KV bytes as weight bytes, in closed form.
+def crossover_context(weights: Bytes, batch: Count, cache: Cache) -> Tokens:
+    """Context at which a step reads as many KV bytes as weight bytes.
+
+    Infinite where KV never reads so much (windows, recurrent states), 0 where the state alone does.
 
     Args:
         weights: bytes of weights one device reads per step.
         batch: sequences.
-        token: KV bytes of one kept token outside the residual window, on the same device.
-        full_token: the same inside the window.
-        window: residual window.
-        retention: share of the unpinned tokens kept.
-        pinned: sinks and recent tokens.
-
-    The paper's Llama-3-70B: 140 GB of weights, 327,680 bytes a token.
-
-    >>> round(float(crossover_context(140e9, 1.0, 327680.0, 327680.0, 0.0, 1.0, 0.0)), -2)
-    427200.0
+        cache: how the same device keeps and reads KV.
     """
-    return context_of_kept(kept_of_bytes(weights / batch, token, full_token, window), retention, pinned)
+    return context_of_bytes(weights / batch, cache.read, jnp.shape(cache.groups.layers)[0], upward_bends(cache))
 
 
 def fits(margin: Bytes) -> Flag:

@@ -13,8 +13,10 @@ import numpy as np
 
 from kvwall.spaces.axes import NATIVE, PRICE_BASES
 from kvwall.spaces.design import (
+    NO_LIMIT,
     Design,
     Eviction,
+    Experts,
     Groups,
     HardwareColumns,
     KVFormat,
@@ -29,6 +31,7 @@ from kvwall.spaces.design import (
 from kvwall.spaces.errors import Faults, InputError
 from kvwall.spaces.figures import Figure
 from kvwall.spaces.hardware import Hardware, load_hardware
+from kvwall.spaces.models.layers import Experts as RoutedExperts
 from kvwall.spaces.models.layers import LayerGroup, Model
 from kvwall.spaces.models.load import load_model
 from kvwall.spaces.quality import EVICTORS, QUANTIZERS, QualityParameters, load_quality_curves
@@ -37,10 +40,9 @@ from kvwall.spaces.space import Space
 Positions: TypeAlias = Mapping[str, "np.ndarray[Any, Any] | jax.Array"]
 """Dimension name -> integer positions along it; all broadcast against each other."""
 
-NO_LIMIT = 1e9
-"""Stands for a scale-up domain that no source limits."""
 _SECONDS_PER_HOUR = 3600.0
 _NO_LAYERS = LayerGroup(layers=0, query_heads=1, kv_heads=1, key_dim=0, value_dim=0)
+_NO_EXPERTS = RoutedExperts(layers=0, experts=1, active=1, elements_per_expert=0, bits=16, payload_bits=16)
 _CHECKPOINT_FORMAT = 0.0
 
 _RECORDS: Mapping[str, type[Any]] = {
@@ -199,30 +201,60 @@ def _number(value: object) -> float:
 
 
 def _model_numbers(model: Model, groups: int) -> ModelColumns:
-    padded = [*model.groups, *[_NO_LAYERS] * (groups - len(model.groups))]
-
     def matrices(name: str) -> Matrices:
-        read = (getattr(model, f"{name}{suffix}") for suffix in ("", "_bits", "_payload_bits"))
-        return Matrices(*(np.float64(number) for number in read))
-
-    def group(name: str) -> Any:
-        return np.array([getattr(one, name) for one in padded], dtype=np.float64)
+        return Matrices(*(np.float64(getattr(model, f"{name}{suffix}")) for suffix in ("", "_bits", "_payload_bits")))
 
     return ModelColumns(
         hidden=np.float64(model.hidden),
         intermediate=np.float64(model.intermediate),
         vocab=np.float64(model.vocab),
         embedding_row=np.float64(model.embedding_row),
-        embedding_table=np.float64(model.embedding),
+        embedding_table=np.float64(model.embedding + model.layer_embedding),
         embedding_bits=np.float64(model.embedding_bits),
         vectors=np.float64(model.vectors),
         vector_bits=np.float64(model.vector_bits),
+        layers=np.float64(model.decoder_layers),
         reduces_per_layer=np.float64(model.reduces_per_layer),
         query_output=matrices("query_output"),
         key_value=matrices("key_value"),
         ffn=matrices("ffn"),
+        router=matrices("router"),
         head=matrices("head"),
-        groups=Groups(*(group(name) for name in ("layers", "query_heads", "kv_heads", "key_dim", "value_dim"))),
+        experts=_expert_numbers(model.experts or _NO_EXPERTS),
+        groups=_group_numbers([*model.groups, *[_NO_LAYERS] * (groups - len(model.groups))]),
+    )
+
+
+def _expert_numbers(experts: RoutedExperts) -> Experts:
+    numbers = (experts.layers, experts.experts, experts.active, experts.elements_per_expert, experts.bits)
+    return Experts(*map(np.float64, (*numbers, experts.payload_bits)))
+
+
+def _group_numbers(groups: Sequence[LayerGroup]) -> Groups:
+    def each(read: Callable[[LayerGroup], float]) -> Any:
+        return np.array([read(group) for group in groups], dtype=np.float64)
+
+    def limit(most: int | None) -> float:
+        return NO_LIMIT if most is None else float(most)
+
+    return Groups(
+        layers=each(lambda group: group.layers),
+        query_heads=each(lambda group: group.query_heads),
+        kv_heads=each(lambda group: group.kv_heads),
+        key_dim=each(lambda group: group.key_dim),
+        value_dim=each(lambda group: group.value_dim),
+        fixed_dim=each(lambda group: group.rope_dim),
+        index_dim=each(lambda group: group.index_dim),
+        index_heads=each(lambda group: group.index_heads),
+        score_dim=each(lambda group: group.score_dim),
+        mix_dim=each(lambda group: group.mix_dim),
+        window=each(lambda group: limit(group.window)),
+        chunked=each(lambda group: group.chunked).astype(bool),
+        stride=each(lambda group: group.stride),
+        top_k=each(lambda group: limit(group.top_k)),
+        state_bytes=each(lambda group: group.state_bytes),
+        readers=each(lambda group: group.readers),
+        evictable=each(lambda group: group.evictable).astype(bool),
     )
 
 

@@ -23,6 +23,9 @@ from kvwall.spaces.units import (
     Tokens,
 )
 
+NO_LIMIT = 1e20
+"""Stands for a limit that never binds: far above any number of tokens or devices, and its products are finite."""
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -36,13 +39,31 @@ class Sourced:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Groups:
-    """Layer groups of the model; the leading dimension is the group, padded with groups of 0 layers."""
+    """KV stores of the model; the leading dimension is the group, padded with groups of 0 layers.
+
+    Neutral values make one law serve every layout: a limit of NO_LIMIT never binds, a dimension of 0 adds nothing.
+    """
 
     layers: Count
     query_heads: Count
     kv_heads: Count
+    """Heads that tensor parallelism divides: 1 for a latent, 0 where there are none."""
     key_dim: Count
     value_dim: Count
+    fixed_dim: Count
+    """Elements of an entry that stay at 16 bits and are read with it: the rope part of a latent."""
+    index_dim: Count
+    """Elements of an entry's sparse index, at 16 bits, read for every entry."""
+    index_heads: Count
+    score_dim: Count
+    mix_dim: Count
+    window: Tokens
+    chunked: Flag
+    stride: Tokens
+    top_k: Tokens
+    state_bytes: Bytes
+    readers: Count
+    evictable: Flag
 
 
 @jax.tree_util.register_dataclass
@@ -51,6 +72,20 @@ class Matrices:
     """One class of weight matrices: elements, stored bits with scales, and the format the multiplier sees."""
 
     elements: Count
+    native_bits: Bits
+    native_format_bits: Bits
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Experts:
+    """Routed experts: `layers` of them have `routed`, of which a token meets `active`. Dense models have 0 layers."""
+
+    layers: Count
+    routed: Count
+    active: Count
+    elements: Count
+    """Of one expert in one layer."""
     native_bits: Bits
     native_format_bits: Bits
 
@@ -70,11 +105,15 @@ class ModelColumns:
     embedding_bits: Bits
     vectors: Count
     vector_bits: Bits
+    layers: Count
+    """Decoder layers."""
     reduces_per_layer: Count
     query_output: Matrices
     key_value: Matrices
     ffn: Matrices
+    router: Matrices
     head: Matrices
+    experts: Experts
     groups: Groups
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from fractions import Fraction
 from typing import Any, Final
 
 from kvwall.objectives.register import LABELS, NOT_BUILT, metric_register
@@ -19,7 +20,7 @@ from kvwall.sweep.study import Study, study_names
 Entry = dict[str, Any]
 
 _ENGINES: Final[Mapping[str, str]] = {"ideal": "all memory is usable, pages of one token, no overhead"}
-_CLASSES: Final = ("query_output", "key_value", "ffn", "head", "embedding")
+_CLASSES: Final = ("query_output", "key_value", "ffn", "router", "head", "embedding")
 
 
 def section_named(name: str) -> Section:
@@ -71,11 +72,11 @@ def _model_line(name: str) -> Entry:
     return {
         "name": name,
         "supported": True,
-        "parameters_total": model.parameters_total,
-        "kv_bytes_per_token_all_layers": model.kv_bytes_per_token,
-        "layers": model.layers,
+        **_counts(model),
+        "layers": model.decoder_layers,
         "max_positions": model.max_positions,
-        "weight_bits": model.ffn_payload_bits,
+        "weight_bits": model.weight_payload_bits,
+        "flags": list(model.flags),
     }
 
 
@@ -86,15 +87,13 @@ def model_entry(name: str) -> Entry:
         "name": model.name,
         "model_type": model.model_type,
         "source": model.source,
-        "parameters_total": model.parameters_total,
-        "parameters_active": model.parameters_active,
-        "kv_bytes_per_token_growing": model.kv_bytes_per_token,
-        "kv_bytes_per_token_all_layers": model.kv_bytes_per_token,
-        "state_bytes_per_sequence": 0,
-        "weight_bits": model.ffn_payload_bits,
-        "weight_bits_stored": {each: getattr(model, f"{each}_bits") for each in _CLASSES},
+        **_counts(model),
+        "weight_bits": model.weight_payload_bits,
+        "weight_bits_stored": _stored_bits(model),
         "parameters_by_class": _by_class(model),
-        "layers": [asdict(group) for group in model.groups],
+        "experts": None if model.experts is None else asdict(model.experts),
+        "decoder_layers": model.decoder_layers,
+        "layers": [asdict(group) | {"bytes_per_token": _plain(group.bytes_per_token)} for group in model.groups],
         "hidden": model.hidden,
         "intermediate": model.intermediate,
         "vocab": model.vocab,
@@ -104,8 +103,29 @@ def model_entry(name: str) -> Entry:
     }
 
 
+def _counts(model: Model) -> Entry:
+    return {
+        "parameters_total": model.parameters_total,
+        "parameters_active": model.parameters_active,
+        "kv_bytes_per_token_growing": model.kv_bytes_per_token_growing,
+        "kv_bytes_per_token_all_layers": model.kv_bytes_per_token_all_layers,
+        "state_bytes_per_sequence": model.state_bytes_per_sequence,
+    }
+
+
+def _plain(number: Fraction) -> float:
+    """A whole number as one."""
+    return int(number) if number.denominator == 1 else float(number)
+
+
+def _stored_bits(model: Model) -> Entry:
+    """Bits per element with scales, of the classes that the model has."""
+    bits = {each: getattr(model, f"{each}_bits") for each in _CLASSES if getattr(model, each)}
+    return bits | ({"experts": model.experts.bits} if model.experts else {})
+
+
 def _by_class(model: Model) -> Entry:
-    return {each: getattr(model, each) for each in (*_CLASSES, "vectors")}
+    return {each: getattr(model, each) for each in (*_CLASSES, "vectors", "layer_embedding")}
 
 
 def engine_list() -> list[Entry]:

@@ -17,6 +17,8 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive
 
+from kvwall.spaces.design import NO_LIMIT
+
 Value: TypeAlias = Any
 """A NumPy array when known while tracing, else a tracer."""
 _T = TypeVar("_T")
@@ -190,6 +192,10 @@ def _slice(equation: JaxprEqn, value: Value) -> Value:
     return value[tuple(cuts)]
 
 
+def _never_binds(value: Value) -> bool:
+    return _constant(value) and value.size > 0 and bool(np.all(value >= NO_LIMIT))
+
+
 def _is(value: Value, number: float) -> bool:
     return _constant(value) and value.size > 0 and bool(np.all(value == number))
 
@@ -220,6 +226,8 @@ def _simpler(equation: JaxprEqn, values: list[Value]) -> Value | None:
         return np.ones_like(zero)
     if (name == "and" and (_is(first, 0) or _is(second, 0))) and zero.dtype == bool:
         return zero
+    if name == "min" and (_never_binds(first) or _never_binds(second)):
+        return second if _never_binds(first) else first
     neutral = {"mul": 1, "div": 1, "add": 0, "sub": 0, "or": 0, "and": 1}.get(name)
     if neutral is None or (name == "and" and zero.dtype != bool):
         return None

@@ -21,6 +21,7 @@ from kvwall.spaces.hardware import load_hardware
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.load import load_model
 from kvwall.spaces.space import Space, make_space
+from kvwall.sweep.endless import no_crossover
 from kvwall.sweep.single import attempt, check_mode, plain
 
 MOST_ROWS: Final = 100_000
@@ -114,10 +115,11 @@ def _row(
 ) -> CrossoverRow:
     finite = math.isfinite(tokens)
     reason = f"crossover_context_time: {NOT_BUILT['crossover_context_time']}"
+    model = models[str(point["model"])]
     if not finite:
-        reason = "KV traffic never reaches weight traffic"
-    flags = []
-    limit = models[str(point["model"])].max_positions
+        reason = no_crossover(model)
+    flags = [*model.flags]
+    limit = model.max_positions
     if finite and limit is not None and tokens > limit:
         flags.append(f"beyond the model's stated context of {limit:,}")
     if not laid_out:

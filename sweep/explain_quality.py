@@ -74,7 +74,7 @@ def _eviction(sheet: Sheet, single: SingleDesign, row: int) -> str | None:
     for field in ("exponent", "log_half", "ceiling", "spread"):
         sheet.given(f"evict_{field}_{task}", _row(getattr(curve, field), row), f"{field} of the eviction curve", source)
     overload = jnp.exp(curve.exponent * (jnp.log((1 - kept) / kept) - curve.log_half))
-    formula = f"exp(evict_exponent_{task}*(ln((C - kept)/kept) - evict_log_half_{task}))"
+    formula = f"exp(evict_exponent_{task}*(ln((1 - keep)/keep) - evict_log_half_{task}))"
     sheet.add(_section(task), f"overload_{task}", formula, _row(overload, row), "")
     formula = f"ln(1 + overload_{task}) - ln(1 + (1 - evict_ceiling_{task})*overload_{task})"
     result = _row(quality.eviction_hazard(kept, curve), row)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from kvwall.objectives import compute, weights
+from kvwall.objectives import compute
 from kvwall.objectives.register import LABELS
 from kvwall.objectives.status import computed
 from kvwall.spaces.figures import FIGURES
+from kvwall.sweep.endless import no_crossover, stops_growing
 from kvwall.sweep.readable import bytes_text, tokens_text
 from kvwall.sweep.single import SingleDesign
 
@@ -23,7 +24,10 @@ def null_reason(single: SingleDesign, metric: str, value: float) -> str:
     if missing:
         return "; ".join(missing)
     if metric == "max_context" and value == math.inf:
-        return "no limit: no KV is kept in device memory, and host capacity is not limited"
+        limit = stops_growing(single.model) if single.number("placement_host") < 1 else None
+        return f"no limit: {limit or 'no KV is kept in device memory, and host capacity is not limited'}"
+    if metric == "crossover_context_bytes" and value == math.inf:
+        return no_crossover(single.model)
     return "it does not happen: no finite value exists for this design"
 
 
@@ -60,7 +64,7 @@ def step_figures(single: SingleDesign) -> list[str]:
 
 def _ffn_peak(single: SingleDesign) -> str:
     precision = single.design.precision
-    bits = weights.format_bits(single.design.model.ffn, precision.weight_bits)
+    bits = compute.ffn_format_bits(single.design.model, precision.weight_bits)
     if bool(compute.uses_16_bit(bits, precision.activation_bits)):
         return "bf16_flops"
     return "fp4_flops" if bool(compute.uses_4_bit(bits, precision.activation_bits)) else "fp8_flops"
@@ -97,8 +101,9 @@ def _layout_fault(single: SingleDesign) -> str:
     for group in single.model.groups:
         if group.query_heads % devices:
             found.append(f"tensor_parallel {devices} does not divide {group.query_heads} query heads")
-        if group.kv_heads % devices and devices % group.kv_heads:
-            found.append(f"{group.kv_heads} KV heads neither split nor replicate evenly over {devices} devices")
+        heads = max(group.kv_heads, 1)
+        if heads % devices and devices % heads:
+            found.append(f"{heads} KV heads neither split nor replicate evenly over {devices} devices")
     domain = chip.scale_up_domain
     if domain is not None and devices > domain.value:
         found.append(f"the scale-up link of {chip.name} joins {domain.value:g} devices, {devices} are asked for")
@@ -112,10 +117,8 @@ def _shortage(single: SingleDesign) -> str:
         usable = single.number("utilisation") * single.hardware.memory_capacity.value
         weights_stored = bytes_text(float(single.step.memory.weights))
         return f"{short} short; the weights alone take {weights_stored} of a device's {bytes_text(usable)}"
-    return (
-        f"{short} short on the fullest device; at most {batch:,.0f} sequences fit at this context, "
-        f"or {tokens_text(context)} at this batch"
-    )
+    batches = f"{short} short on the fullest device; at most {batch:,.0f} sequences fit at this context"
+    return f"{batches}, or {tokens_text(context)} at this batch" if math.isfinite(context) else batches
 
 
 def _traffic(single: SingleDesign) -> str:
@@ -125,7 +128,8 @@ def _traffic(single: SingleDesign) -> str:
     known = bool(computed(int(single.evaluation.labels["status"])))
     phase = "KV" if kv_read > weight else "weight"
     crossover = float(single.evaluation.metrics["crossover_context_bytes"])
-    where = f"crossover at {tokens_text(crossover)}" if math.isfinite(crossover) else "there is no crossover"
+    finite = math.isfinite(crossover)
+    where = f"crossover at {tokens_text(crossover)}" if finite else f"crossover {no_crossover(single.model)}"
     fits = float(single.step.memory.margin) >= 0
     told = f": the step is in the {phase} phase" if fits else ", and what does not fit is in the capacity phase"
     told = told if known else ""

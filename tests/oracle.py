@@ -1,8 +1,8 @@
 """A second, plain-Python account of one decode step, for tests to compare the package with.
 
 It shares no code with the package: scalars, `math` and searches by bisection instead of arrays and
-closed forms, so that an error has to be made twice, in two different ways, to go unnoticed. One layer
-group, dense MHA, GQA or MQA, ceiling mode. SI units: bytes, seconds, FLOP, joules, US dollars.
+closed forms, so that an error has to be made twice, in two different ways, to go unnoticed. Every layout
+of attention and routed experts, ceiling mode. SI units: bytes, seconds, FLOP, joules, US dollars.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 NEUTRAL: dict[str, float | str | bool | None] = {
     "batch": 1,
@@ -32,14 +33,50 @@ NEUTRAL: dict[str, float | str | bool | None] = {
 }
 IGNORED = {"model", "hardware", "engine", "quantizer", "evictor", "question_visible", "price_basis"}
 MATRICES = ("query_output", "key_value", "ffn", "head")
+"""Classes whose width `weight_bits` sets; routers keep their own."""
 SEARCH_LIMIT = 10**15
+
+
+@dataclass(frozen=True)
+class Store:
+    """One kind of KV store, and in how many layers it is found."""
+
+    layers: int
+    query_heads: int
+    kv_heads: int
+    key_dim: int
+    value_dim: int
+    score_dim: int
+    mix_dim: int
+    rope_dim: int = 0
+    index_dim: int = 0
+    index_heads: int = 0
+    window: int | None = None
+    chunked: bool = False
+    stride: int = 1
+    top_k: int | None = None
+    state_bytes: int = 0
+    readers: int = 1
+    evictable: bool = True
+
+
+@dataclass(frozen=True)
+class Routed:
+    """Routed experts: in `layers` layers `experts` of which a token meets `active`."""
+
+    layers: int
+    experts: int
+    active: int
+    elements: int
+    bits: float
+    payload_bits: float
 
 
 @dataclass(frozen=True)
 class Step:
     """One decode step of a model on a hardware at fully resolved axes."""
 
-    model: Mapping[str, float]
+    model: Mapping[str, Any]
     hardware: Mapping[str, float | None]
     axes: Mapping[str, float | str | bool | None]
 
@@ -56,10 +93,27 @@ class Step:
         return int(self.axis("tensor_parallel"))
 
     @property
+    def stores(self) -> tuple[Store, ...]:
+        """The model's KV stores."""
+        found: tuple[Store, ...] = self.model["stores"]
+        return found
+
+    @property
+    def routed(self) -> Routed | None:
+        """The model's routed experts."""
+        found: Routed | None = self.model.get("routed")
+        return found
+
+    def heads_held(self, store: Store) -> int:
+        """KV heads of a store on the worst device: whole heads, never less than one."""
+        return -(-store.kv_heads // self.devices)
+
+    @property
     def kv_share(self) -> float:
-        """Share of the KV heads on the worst device: ceil(kv_heads / n) / kv_heads."""
-        heads = int(self.model["kv_heads"])
-        return -(-heads // self.devices) / heads
+        """Share of the K and V projections on the worst device: they follow the heads; all heads weigh the same."""
+        projected = [store for store in self.stores if store.key_dim]
+        heads = sum(store.layers * store.kv_heads for store in projected)
+        return sum(store.layers * self.heads_held(store) for store in projected) / heads if heads else 1.0
 
     # KV cache
 
@@ -81,33 +135,69 @@ class Step:
         """Bits of sparse outliers per quantized element; a 16-bit cache has none."""
         return 0.0 if bits >= 16 else 32 * self.axis("outlier_fraction")
 
-    def bits_of_tokens(self, bits: float, tokens: float) -> float:
-        """Bits of one element position summed over `tokens` kept tokens: recent ones plain, the others quantized."""
-        plain = min(self.axis("residual_window"), tokens)
-        old = tokens - plain
+    def element_bits(self, bits: float, entries: float, recent: float) -> float:
+        """Bits of one element position summed over `entries`, of which up to `recent` are plain."""
+        plain = min(recent, entries)
+        old = entries - plain
         return plain * max(16.0, bits) + old * (self.quantized_bits(bits) + self.outlier_bits(bits))
 
-    def elements(self, part: str) -> float:
-        """Elements of one token's K (`key`) or V (`value`) over all layers, on the worst device."""
-        heads = self.model["kv_heads"] * self.kv_share
-        return self.model["layers"] * heads * self.model[f"{part}_dim"]
+    def read_bytes_of(self, store: Store, entries: float) -> float:
+        """Bytes of so many entries of one store on the worst device, their index apart."""
+        recent = self.axis("residual_window") / store.stride
+        keys = store.key_dim * self.element_bits(self.axis("key_bits"), entries, recent)
+        values = store.value_dim * self.element_bits(self.axis("value_bits"), entries, recent)
+        return (self.heads_held(store) * (keys + values) + 16 * store.rope_dim * entries) / 8
 
-    def kv_bytes(self, context: float, batch: float) -> float:
+    def entries_held(self, store: Store, context: float) -> float:
+        """Entries that a store holds."""
+        if store.evictable:
+            return self.kept(context) / store.stride
+        return (context if store.window is None else min(context, store.window)) / store.stride
+
+    def entries_seen(self, store: Store, context: float) -> float:
+        """Entries a step may attend to: a chunk that has restarted is half full on average."""
+        if store.chunked and store.window is not None and context > store.window:
+            return (store.window + 1) / 2 / store.stride
+        return self.entries_held(store, context)
+
+    def entries_read(self, store: Store, context: float) -> float:
+        """Entries a step reads."""
+        seen = self.entries_seen(store, context)
+        return seen if store.top_k is None else min(seen, store.top_k)
+
+    def state(self, store: Store) -> float:
+        """Bytes of a sequence's recurrent state on the worst device; heads divide evenly."""
+        return store.layers * store.state_bytes / self.devices
+
+    def kv_stored(self, context: float, batch: float) -> float:
         """KV bytes of `batch` sequences of `context` tokens on the worst device, all tiers."""
-        tokens = self.kept(context)
-        parts = ("key", "value")
-        return batch * sum(self.elements(p) * self.bits_of_tokens(self.axis(f"{p}_bits"), tokens) for p in parts) / 8
+        total = 0.0
+        for store in self.stores:
+            held = self.entries_held(store, context)
+            total += store.layers * (self.read_bytes_of(store, held) + 2 * store.index_dim * held) + self.state(store)
+        return batch * total
+
+    def kv_read_at(self, context: float, batch: float) -> float:
+        """KV bytes a step reads at `context` tokens on the worst device, all tiers; every reader reads."""
+        total = 0.0
+        for store in self.stores:
+            each = self.read_bytes_of(store, self.entries_read(store, context))
+            each += 2 * store.index_dim * self.entries_seen(store, context)
+            total += store.layers * store.readers * each + self.state(store)
+        return batch * total
 
     @property
     def kv_written(self) -> float:
-        """Bytes that one step appends per device: one token of each sequence."""
+        """Bytes that one step writes per device: each sequence's new token and its states."""
         total = 0.0
-        for part in ("key", "value"):
-            bits = self.axis(f"{part}_bits")
-            fresh = self.quantized_bits(bits) + self.outlier_bits(bits)
-            if self.axis("residual_window") > 0:
-                fresh = max(16.0, bits)
-            total += self.elements(part) * fresh / 8
+        for store in self.stores:
+            entry = 16.0 * (store.rope_dim + store.index_dim)
+            for part, width in (("key", store.key_dim), ("value", store.value_dim)):
+                bits = self.axis(f"{part}_bits")
+                quantized = self.quantized_bits(bits) + self.outlier_bits(bits)
+                fresh = max(16.0, bits) if self.axis("residual_window") > 0 else quantized
+                entry += self.heads_held(store) * width * fresh
+            total += store.layers * entry / 8 / store.stride + self.state(store)
         return self.axis("batch") * total
 
     @property
@@ -118,7 +208,7 @@ class Step:
     @property
     def kv_read(self) -> float:
         """KV bytes read per step and device, all tiers."""
-        return self.kv_bytes(self.time_context, self.axis("batch"))
+        return self.kv_read_at(self.time_context, self.axis("batch"))
 
     # Weights
 
@@ -128,24 +218,52 @@ class Step:
             return self.axis("weight_bits")
         return float(self.model[f"{kind}_bits"])
 
+    def multiplied_bits(self, kind: str) -> float:
+        """Bits of a class's weights as the multiplier sees them: without scales."""
+        if kind in (*MATRICES, "routed") and self.axes["weight_bits"] is not None:
+            return self.axis("weight_bits")
+        if kind == "routed" and self.routed:
+            return self.routed.payload_bits
+        stored = self.model.get(f"{kind}_bits", 16)
+        return float(self.model.get(f"{kind}_payload_bits", stored))
+
+    def expert_bytes(self, each_layer: float) -> float:
+        """Bytes of `each_layer` experts in every expert layer on a device."""
+        one = self.routed
+        if one is None:
+            return 0.0
+        bits = one.bits if self.axes["weight_bits"] is None else self.axis("weight_bits")
+        return one.layers * each_layer * one.elements * bits / 8 / self.devices
+
+    @property
+    def experts_met(self) -> float:
+        """Expected distinct experts of a layer: each is missed by all sequences with (1 - k/E)^batch."""
+        one = self.routed
+        if one is None:
+            return 0.0
+        return one.experts * (1 - (1 - one.active / one.experts) ** self.axis("batch"))
+
     @property
     def weights_streamed(self) -> float:
-        """Bytes of the parameters that a device streams every step, without embedding rows."""
+        """Bytes of the parameters that a device streams every step, without embedding rows and experts."""
         share = {"query_output": 1 / self.devices, "key_value": self.kv_share, "vectors": 1.0}
         share |= {"ffn": 1 / self.devices, "head": 1 / self.devices}
-        return sum(self.model[kind] * self.bits(kind) / 8 * part for kind, part in share.items())
+        total = sum(self.model[kind] * self.bits(kind) / 8 * part for kind, part in share.items())
+        return total + (self.model["router"] * self.bits("router") / 8 if self.routed else 0.0)
 
     @property
     def weights_read(self) -> float:
         """Weight bytes per step and device, the input rows of the batch included."""
         rows = self.axis("batch") * self.model["embedding_rows"] * self.bits("embedding") / 8
-        return self.weights_streamed + rows / self.devices
+        return self.weights_streamed + self.expert_bytes(self.experts_met) + rows / self.devices
 
     @property
     def weights_stored(self) -> float:
         """Weight bytes that rest on a device."""
         table = 0.0 if self.model["tied_embeddings"] else self.model["embedding"] * self.bits("embedding") / 8
-        return self.weights_streamed + table / self.devices
+        table += self.model.get("layer_embedding", 0.0) * self.bits("embedding") / 8
+        every = self.expert_bytes(self.routed.experts) if self.routed else 0.0
+        return self.weights_streamed + every + table / self.devices
 
     # Capacity
 
@@ -156,7 +274,7 @@ class Step:
             return None
         wide = max(2 * self.model["intermediate"], self.model["vocab"]) / self.devices
         activations = batch * (2 * self.model["hidden"] + wide) * self.axis("activation_bits") / 8
-        stored = self.kv_bytes(context + self.axis("output_tokens"), batch)
+        stored = self.kv_stored(context + self.axis("output_tokens"), batch)
         resident = (1 - self.axis("placement_host")) * stored
         return self.axis("utilisation") * capacity - self.weights_stored - resident - activations
 
@@ -199,22 +317,35 @@ class Step:
         return self.hardware["int8_ops"] if eight is None else eight
 
     @property
-    def gemm_flop(self) -> dict[str, float]:
-        """GEMM FLOP of the replica by format."""
-        total: dict[str, float] = {}
-        for kind in MATRICES:
-            form = self.format(max(self.bits(kind), self.axis("activation_bits")))
-            total[form] = total.get(form, 0.0) + 2 * self.axis("batch") * self.model[kind]
-        return {form: flop for form, flop in total.items() if flop > 0}
+    def multiplied(self) -> dict[str, float]:
+        """Weights one token is multiplied by, by class."""
+        found = {kind: self.model[kind] for kind in MATRICES}
+        if self.routed:
+            found["router"] = self.model["router"]
+            found["routed"] = self.routed.layers * self.routed.active * self.routed.elements
+        return found
+
+    @property
+    def attention_flop(self) -> float:
+        """Attention FLOP of one sequence: scores and mixing of what is read, the index of what is seen."""
+        total = 0.0
+        for store in self.stores:
+            per_entry = 2 * store.query_heads * (store.score_dim + store.mix_dim)
+            attended = self.entries_read(store, self.time_context) * per_entry
+            indexed = self.entries_seen(store, self.time_context) * 2 * store.index_heads * store.index_dim
+            total += store.layers * store.readers * (attended + indexed)
+        return total
 
     @property
     def flop(self) -> dict[str, float]:
-        """All FLOP of the replica by format."""
-        total = self.gemm_flop
-        form = self.format(max(self.axis("key_bits"), self.axis("value_bits"), self.axis("activation_bits")))
-        per_token = 2 * self.model["query_heads"] * (self.model["key_dim"] + self.model["value_dim"])
-        attention = self.axis("batch") * self.model["layers"] * self.kept(self.time_context) * per_token
-        total[form] = total.get(form, 0.0) + attention
+        """All FLOP of the replica by the format that does them."""
+        activation = self.axis("activation_bits")
+        work = [(max(self.multiplied_bits(kind), activation), 2 * count) for kind, count in self.multiplied.items()]
+        work.append((max(self.axis("key_bits"), self.axis("value_bits"), activation), self.attention_flop))
+        total: dict[str, float] = {}
+        for bits, each in work:
+            if each > 0:
+                total[self.format(bits)] = total.get(self.format(bits), 0.0) + self.axis("batch") * each
         return total
 
     @property
@@ -261,8 +392,8 @@ class Step:
     @property
     def status(self) -> str:
         """The first named reason against this design, or ok."""
-        n, heads, domain = self.devices, self.model["kv_heads"], self.hardware["scale_up_domain"]
-        uneven = self.model["query_heads"] % n or (heads % n and n % heads)
+        n, domain = self.devices, self.hardware["scale_up_domain"]
+        uneven = any(one.query_heads % n or (one.kv_heads % n and n % one.kv_heads) for one in self.stores)
         if uneven or (domain is not None and n > domain):
             return "layout"
         if self.unsourced:
@@ -297,13 +428,26 @@ class Step:
 
     @property
     def crossover(self) -> float:
-        """Tokens of context at which KV read equals weights read, inf if never; placement ignored."""
+        """The first context at which KV read equals weights read, 0 if it always is more, inf if never.
+
+        Reads grow with context but where chunks restart, so each stretch between restarts is searched apart.
+        """
         batch, goal = self.axis("batch"), self.weights_read
-        low, high = 0.0, float(SEARCH_LIMIT)
-        if self.kv_bytes(high, batch) < goal:
-            return math.inf
+        if self.kv_read_at(0.0, batch) >= goal:
+            return 0.0
+        restarts = {float(one.window) for one in self.stores if one.chunked and one.window}
+        low = 0.0
+        for high in sorted(restarts | {float(SEARCH_LIMIT)}):
+            if self.kv_read_at(high, batch) >= goal:
+                return self.bisected(low, high, goal)
+            low = high
+        return math.inf
+
+    def bisected(self, low: float, high: float, goal: float) -> float:
+        """The context between two others at which `goal` bytes of KV are read."""
         while low < (middle := (low + high) / 2) < high:
-            low, high = (middle, high) if self.kv_bytes(middle, batch) < goal else (low, middle)
+            enough = self.kv_read_at(middle, self.axis("batch")) >= goal
+            low, high = (low, middle) if enough else (middle, high)
         return high
 
     @property
@@ -318,8 +462,9 @@ class Step:
 
     @property
     def ridge(self) -> float | None:
-        """FLOP/B at which the format of the FFN's weights meets the memory roof."""
-        form = self.format(max(self.bits("ffn"), self.axis("activation_bits")))
+        """FLOP/B at which the format of the FFN's weights, dense or routed, meets the memory roof."""
+        most = max(("ffn", "routed"), key=lambda kind: self.multiplied.get(kind, 0.0))
+        form = self.format(max(self.multiplied_bits(most), self.axis("activation_bits")))
         peak, bandwidth = self.peak(form), self.hardware["memory_bandwidth"]
         return None if peak is None or bandwidth is None else peak / bandwidth
 
@@ -340,21 +485,22 @@ def speed(step: Step) -> dict[str, float | str | None]:
 
 
 def oracle(
-    model: Mapping[str, float],
+    model: Mapping[str, Any],
     hardware: Mapping[str, float | None],
     axes: Mapping[str, float | str | bool | None],
 ) -> dict[str, float | str | None]:
     """Every non-quality metric and label of one decode step; None where it is unknown.
 
-    `model` has one layer group and parameter counts and bits by tensor class; a `hardware` figure of None
-    has no source; `axes` not given are neutral and `context` is required. An unknown axis is a KeyError.
+    `model` has sizes, parameter counts and bits by tensor class, its `stores`, and `routed` experts if any;
+    stored bits stand for payload bits where those are not given. A `hardware` figure of None has no source;
+    `axes` not given are neutral and `context` is required. An unknown axis is a KeyError.
     """
     unknown = set(axes) - set(NEUTRAL) - IGNORED - {"context"}
     if unknown:
         raise KeyError(f"unknown axes {sorted(unknown)}")
     step = Step(model, hardware, NEUTRAL | dict(axes))
     n, context, batch = step.devices, step.axis("context"), step.axis("batch")
-    stored = n * step.kv_bytes(context + step.axis("output_tokens"), batch)
+    stored = n * step.kv_stored(context + step.axis("output_tokens"), batch)
     return {
         **speed(step),
         "weight_bytes_read": n * step.weights_read,

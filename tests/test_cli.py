@@ -363,6 +363,9 @@ SECTIONS = ["hardware", "models", "engines", "studies", "axes", "metrics"]
 def test_catalog_lists_break_no_word_in_a_terminal_of_80_columns(kvwall, at_80_columns, section):
     lines = at_80_columns(section)
     assert max(map(len, lines)) <= 80
+    if section == "models":  # has more columns than fit
+        assert "No room for state MB/sequence, context tokens, bits" in " ".join(lines)
+        return
     in_full = kvwall("catalog", section)[1]  # 120 columns
     assert {word for word in in_full.split() if word.strip("-+|")} <= set(" ".join(lines).split())
 
@@ -370,7 +373,7 @@ def test_catalog_lists_break_no_word_in_a_terminal_of_80_columns(kvwall, at_80_c
 def test_catalog_tables_have_one_line_for_every_chip_and_model(at_80_columns):
     for section, names in (("hardware", hardware_names()), ("models", loadable_model_names())):
         first = {line.split()[0]: len(line.split()) for line in at_80_columns(section) if line.strip()}
-        assert all(first[name] >= 5 for name in names)
+        assert all(first[name] >= 4 for name in names)
 
 
 def test_catalog_reads_a_file_of_one_s_own(answer, tmp_path):

@@ -11,107 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvwall.spaces.errors import InputError
-from kvwall.spaces.models import Model, load_model, loadable_model_names, model_names, read_model
-from kvwall.spaces.models.refused import REFUSED_TYPES
-from kvwall.spaces.models.register import CONSTRUCTORS
-
-# Parameters and 16-bit KV bytes per token, counted by formulas of their own when the configs were gathered;
-# Qwen3-4B with the Q and K norms (36 layers of 2 * 128) that its family has.
-COUNTED = {
-    "01-ai/Yi-34B": (34_388_917_248, 245_760),
-    "CohereForAI/c4ai-command-r-plus": (103_809_822_720, 262_144),
-    "EleutherAI/gpt-j-6b": (6_050_882_784, 458_752),
-    "EleutherAI/gpt-neox-20b": (20_554_567_680, 1_081_344),
-    "Qwen/Qwen2.5-0.5B": (494_032_768, 12_288),
-    "Qwen/Qwen2.5-1.5B": (1_543_714_304, 28_672),
-    "Qwen/Qwen2.5-14B": (14_770_033_664, 196_608),
-    "Qwen/Qwen2.5-32B-Instruct": (32_763_876_352, 262_144),
-    "Qwen/Qwen2.5-3B": (3_085_938_688, 36_864),
-    "Qwen/Qwen2.5-72B": (72_706_203_648, 327_680),
-    "Qwen/Qwen2.5-7B-Instruct": (7_615_616_512, 57_344),
-    "Qwen/Qwen3-0.6B": (596_049_920, 114_688),
-    "Qwen/Qwen3-1.7B": (1_720_574_976, 114_688),
-    "Qwen/Qwen3-14B": (14_768_307_200, 163_840),
-    "Qwen/Qwen3-32B-FP8": (32_762_123_264, 262_144),
-    "Qwen/Qwen3-32B": (32_762_123_264, 262_144),
-    "Qwen/Qwen3-4B": (4_022_468_096, 147_456),
-    "Qwen/Qwen3-8B": (8_190_735_360, 147_456),
-    "bigscience/bloom": (176_247_271_424, 4_014_080),
-    "facebook/opt-13b": (12_853_473_280, 819_200),
-    "facebook/opt-66b": (65_719_701_504, 2_359_296),
-    "meta-llama/Llama-2-13b-hf": (13_015_864_320, 819_200),
-    "meta-llama/Llama-2-70b-hf": (68_976_648_192, 327_680),
-    "meta-llama/Llama-2-7b-hf": (6_738_415_616, 524_288),
-    "meta-llama/Llama-3.2-1B": (1_235_814_400, 32_768),
-    "meta-llama/Llama-3.2-3B": (3_212_749_824, 114_688),
-    "meta-llama/Llama-3.3-70B-Instruct": (70_553_706_496, 327_680),
-    "meta-llama/Meta-Llama-3-70B": (70_553_706_496, 327_680),
-    "meta-llama/Meta-Llama-3-8B": (8_030_261_248, 131_072),
-    "meta-llama/Meta-Llama-3.1-405B": (405_853_388_800, 516_096),
-    "meta-llama/Meta-Llama-3.1-70B": (70_553_706_496, 327_680),
-    "meta-llama/Meta-Llama-3.1-8B": (8_030_261_248, 131_072),
-    "microsoft/Phi-3-mini-4k-instruct": (3_821_079_552, 393_216),
-    "microsoft/Phi-3.5-mini-instruct": (3_821_079_552, 393_216),
-    "microsoft/phi-4": (14_659_507_200, 204_800),
-    "mistralai/Devstral-Small-2-24B-Instruct-2512": (23_572_403_200, 163_840),
-    "mistralai/Mistral-7B-v0.3": (7_248_023_552, 131_072),
-    "mistralai/Mistral-Large-Instruct-2407": (122_610_069_504, 360_448),
-    "mistralai/Mistral-Nemo-Instruct-2407": (12_247_782_400, 163_840),
-    "mosaicml/mpt-7b-instruct": (6_649_286_656, 524_288),
-    "nvidia/Llama-3.1-70B-Instruct-FP8": (70_553_706_496, 327_680),
-    "tiiuae/falcon-180B": (178_557_088_768, 163_840),
-    "tiiuae/falcon-7b": (6_921_720_704, 8_192),
-}
-
-REFUSED = {
-    "MiniMaxAI/MiniMax-M1-80k": "linear-attention layers with mixture of experts",
-    "MiniMaxAI/MiniMax-M2.5": "mixture of experts",
-    "MiniMaxAI/MiniMax-M2.7": "mixture of experts",
-    "Qwen/Qwen3-235B-A22B-FP8": "mixture of experts",
-    "Qwen/Qwen3-235B-A22B": "mixture of experts",
-    "Qwen/Qwen3-30B-A3B": "mixture of experts",
-    "Qwen/Qwen3-Coder-480B-A35B-Instruct": "mixture of experts",
-    "Qwen/Qwen3-Next-80B-A3B-Instruct": "linear-attention layers",
-    "Qwen/Qwen3.5-27B": "linear-attention layers",
-    "Qwen/Qwen3.5-35B-A3B": "linear-attention layers",
-    "Qwen/Qwen3.5-397B-A17B": "linear-attention layers",
-    "RedHatAI/Llama-4-Scout-17B-16E-Instruct-FP8-dynamic": "mixture of experts with chunked attention",
-    "ai21labs/AI21-Jamba-1.5-Large": "state-space",
-    "ai21labs/AI21-Jamba-1.5-Mini": "state-space",
-    "baidu/ERNIE-4.5-21B-A3B-PT": "mixture of experts",
-    "databricks/dbrx-instruct": "mixture of experts",
-    "deepseek-ai/DeepSeek-R1": "multi-head latent attention",
-    "deepseek-ai/DeepSeek-V2-Lite": "multi-head latent attention",
-    "deepseek-ai/DeepSeek-V2": "multi-head latent attention",
-    "deepseek-ai/DeepSeek-V3.2": "sparse attention with a lightning indexer",
-    "deepseek-ai/DeepSeek-V3": "multi-head latent attention",
-    "deepseek-ai/DeepSeek-V4-Pro": "compressed sparse attention with mixture of experts",
-    "google/gemma-2-27b": "interleaved sliding-window attention",
-    "google/gemma-2-2b": "interleaved sliding-window attention",
-    "google/gemma-2-9b": "interleaved sliding-window attention",
-    "google/gemma-3-12b-it": "interleaved sliding-window attention",
-    "google/gemma-3-27b-it": "interleaved sliding-window attention",
-    "google/gemma-3-4b-it": "interleaved sliding-window attention",
-    "google/gemma-4-26B-A4B": "interleaved sliding-window attention",
-    "google/gemma-4-31B-it": "interleaved sliding-window attention",
-    "ibm-granite/granite-4.0-h-small": "state-space",
-    "meta-llama/Llama-4-Maverick-17B-128E-Instruct": "mixture of experts with chunked attention",
-    "meta-llama/Llama-4-Scout-17B-16E-Instruct": "mixture of experts with chunked attention",
-    "mistralai/Mamba-Codestral-7B-v0.1": "state-space",
-    "mistralai/Mixtral-8x22B-v0.1": "mixture of experts",
-    "mistralai/Mixtral-8x7B-v0.1": "mixture of experts",
-    "moonshotai/Kimi-K2-Instruct": "multi-head latent attention",
-    "moonshotai/Kimi-K2.5": "multi-head latent attention",
-    "nvidia/Llama-3_3-Nemotron-Super-49B-v1": "per-layer block configurations",
-    "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": "state-space",
-    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8": "state-space",
-    "nvidia/Nemotron-H-56B-Base-8K": "state-space",
-    "openai/gpt-oss-120b": "mixture of experts with interleaved sliding-window attention",
-    "openai/gpt-oss-20b": "mixture of experts with interleaved sliding-window attention",
-    "zai-org/GLM-4.5-Air": "mixture of experts",
-    "zai-org/GLM-4.5": "mixture of experts",
-    "zai-org/GLM-5": "sparse attention with an indexer",
-}
+from kvwall.spaces.models import Model, load_model, read_model
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama",
@@ -216,28 +116,6 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.parametrize("name", COUNTED)
-def test_catalogue_counts(name: str) -> None:
-    model = load_model(name)
-    assert (model.parameters_total, model.kv_bytes_per_token) == COUNTED[name]
-    assert model.parameters_active == model.parameters_total
-    assert model.name == name
-    assert model.source
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_other_layouts_are_refused_by_name(name: str) -> None:
-    with pytest.raises(InputError, match=REFUSED[name]) as caught:
-        load_model(name)
-    assert "not supported yet" in str(caught.value)
-
-
-def test_the_tables_cover_the_catalogue() -> None:
-    assert set(model_names()) == {*COUNTED, *REFUSED, "paper/llama-3-70b"}
-    assert set(loadable_model_names()) == {*COUNTED, "paper/llama-3-70b"}
-    assert not set(CONSTRUCTORS) & set(REFUSED_TYPES)
-
-
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_sizes(name: str) -> None:
     config, parameters = PUBLISHED[name]
@@ -247,7 +125,7 @@ def test_published_sizes(name: str) -> None:
 def test_the_paper_model_is_nominal() -> None:
     model = load_model("paper/llama-3-70b")
     assert (model.ffn, model.parameters_total, model.embedding_row) == (70_000_000_000, 70_000_000_000, 0)
-    assert model.kv_bytes_per_token == 327_680
+    assert model.kv_bytes_per_token_growing == 327_680
     assert model.max_positions is None
     assert model.groups[0].query_heads == 64
 
@@ -256,7 +134,7 @@ def test_head_dim_is_read_not_divided() -> None:
     nemo = load_model("mistralai/Mistral-Nemo-Instruct-2407")
     assert nemo.hidden // nemo.groups[0].query_heads == 160
     assert nemo.groups[0].key_dim == nemo.groups[0].value_dim == 128
-    assert read({"head_dim": 32}).kv_bytes_per_token == 4 * read().kv_bytes_per_token
+    assert read({"head_dim": 32}).kv_bytes_per_token_growing == 4 * read().kv_bytes_per_token_growing
 
 
 def test_kv_heads_of_falcon() -> None:
@@ -314,7 +192,7 @@ def test_any_llama(kv: int, group: int, dim: int, hidden: int, inter: int, layer
         1 + vocab * (1 if tied else 2)
     )
     assert model.parameters_total == expected
-    assert model.kv_bytes_per_token == 4 * layers * kv * dim
+    assert model.kv_bytes_per_token_growing == 4 * layers * kv * dim
 
 
 @pytest.mark.parametrize(
@@ -337,27 +215,6 @@ def test_what_was_assumed_is_flagged(changes: dict[str, Any], flag: str) -> None
     model = read(changes)
     assert any(flag in text for text in model.flags)
     assert read().flags == ()
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"model_type": "mistral", "sliding_window": 1024},
-        {"model_type": "phi3", "sliding_window": 2047},
-        {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 1024, "max_window_layers": 1},
-        {"model_type": "qwen3", "layer_types": ["full_attention", "sliding_attention", "full_attention"]},
-        {"model_type": "exaone4", "sliding_window": 1024},
-        {"model_type": "exaone4"},
-        {"num_local_experts": 8},
-        {"kv_lora_rank": 512},
-        {"index_topk": 2048},
-        {"block_configs": [{}]},
-        {"attention_chunk_size": 8192},
-    ],
-)
-def test_layouts_in_force_are_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="not supported yet"):
-        read(changes)
 
 
 COUNT_KEYS = sorted(key for key, value in LLAMA.items() if type(value) is int)
@@ -392,7 +249,6 @@ def test_all_faults_are_reported_together() -> None:
         ({"num_key_value_heads": 16}, "must divide"),
         ({"hidden_size": 65}, "not a multiple"),
         ({"tie_word_embeddings": "yes"}, "must be true or false"),
-        ({"model_type": "llamma"}, "not known .did you mean llama"),
         ({"model_type": 7}, "must be a string"),
         ({"model_type": None}, "missing model_type"),
         ({"model_type": "mistral3"}, "missing model_type"),
@@ -420,7 +276,7 @@ def test_paths(tmp_path: Path) -> None:
         load_model(str(file))
     with pytest.raises(InputError, match="no such file"):
         load_model(str(tmp_path / "other.json"))
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="cannot read|no regular file"):
         load_model(str(tmp_path.parent / tmp_path.name / ".."))
 
 

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tests.oracle import oracle
+from tests.oracle import Routed, Store, oracle
 
 # Nominal Llama-3-70B: 70e9 parameters in one class, nothing but their count matters for the bytes.
-PAPER = {
-    "hidden": 8192, "intermediate": 28672, "vocab": 128256, "layers": 80, "query_heads": 64, "kv_heads": 8,
-    "key_dim": 128, "value_dim": 128, "reduces_per_layer": 2, "tied_embeddings": False, "embedding_rows": 0,
+PAPER: dict[str, Any] = {
+    "hidden": 8192, "intermediate": 28672, "vocab": 128256, "layers": 80, "reduces_per_layer": 2,
+    "stores": (Store(80, query_heads=64, kv_heads=8, key_dim=128, value_dim=128, score_dim=128, mix_dim=128),),
+    "tied_embeddings": False, "embedding_rows": 0,
     "query_output": 0, "key_value": 0, "ffn": 70e9, "head": 0, "embedding": 0, "vectors": 0,
     "query_output_bits": 16, "key_value_bits": 16, "ffn_bits": 16, "head_bits": 16, "embedding_bits": 16,
     "vectors_bits": 16,
 }  # fmt: skip
 # Two layers, four query heads on two KV heads of two: a 16-bit token is 2 * 2 * (2 + 2) * 2 = 32 B.
 TINY = PAPER | {
-    "hidden": 8, "intermediate": 16, "vocab": 64, "layers": 2, "query_heads": 4, "kv_heads": 2, "key_dim": 2,
-    "value_dim": 2, "embedding_rows": 8, "query_output": 256, "key_value": 128, "ffn": 768, "head": 512,
-    "embedding": 512, "vectors": 40,
+    "hidden": 8, "intermediate": 16, "vocab": 64, "layers": 2,
+    "stores": (Store(2, query_heads=4, kv_heads=2, key_dim=2, value_dim=2, score_dim=2, mix_dim=2),),
+    "embedding_rows": 8, "query_output": 256, "key_value": 128, "ffn": 768, "head": 512, "embedding": 512,
+    "vectors": 40,
 }  # fmt: skip
 B200: dict[str, float | None] = {
     "memory_capacity": 192e9, "memory_bandwidth": 8.0e12, "bf16_flops": 2.25e15, "fp8_flops": 4.5e15,
@@ -223,6 +227,109 @@ def test_search_limits_and_phase() -> None:
     assert oracle(TINY, CHIP, {"context": 107})["phase"] == "weight"
     never = oracle(TINY, CHIP, {"context": 10, "retention": 1e-15})
     assert never["crossover_context_bytes"] == math.inf
+
+
+def tiny(*stores: Store, **changes: object) -> dict[str, Any]:
+    """The tiny model with other stores."""
+    return TINY | {"stores": stores} | changes
+
+
+FULL: Store = TINY["stores"][0]  # 16 B a token and layer
+WINDOW = replace(FULL, window=6, evictable=False)
+LATENT = Store(2, query_heads=4, kv_heads=1, key_dim=6, value_dim=0, score_dim=8, mix_dim=6, rope_dim=2)
+STATE = Store(2, query_heads=4, kv_heads=4, key_dim=0, value_dim=0, score_dim=0, mix_dim=0, state_bytes=100,
+              evictable=False)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("store", "read", "stored"),
+    [
+        (WINDOW, 2 * 6 * 16, 2 * 6 * 16),
+        (replace(WINDOW, window=11), 2 * 10 * 16, 2 * 11 * 16),
+        (replace(WINDOW, chunked=True), 2 * 3.5 * 16, 2 * 6 * 16),
+        (replace(WINDOW, chunked=True, window=10), 2 * 10 * 16, 2 * 10 * 16),  # just full: not yet restarted
+        (LATENT, 2 * 10 * 16, 2 * 12 * 16),
+        (replace(LATENT, top_k=4), 2 * 4 * 16, 2 * 12 * 16),
+        (replace(LATENT, top_k=4, index_dim=5, index_heads=3), 2 * (4 * 16 + 10 * 10), 2 * 12 * 26),
+        (replace(LATENT, stride=4), 2 * 2.5 * 16, 2 * 3 * 16),
+        (replace(FULL, readers=3), 3 * 2 * 10 * 16, 2 * 12 * 16),
+        (STATE, 200, 200),
+    ],
+)
+def test_stores_by_hand(store: Store, read: float, stored: float) -> None:
+    """Ten tokens at the step, twelve at the end."""
+    result = oracle(tiny(store), CHIP, {"context": 8, "output_tokens": 4})
+    assert (result["kv_bytes_read"], result["kv_bytes_stored"]) == (read, stored)
+
+
+def test_eviction_and_quantization_of_stores_by_hand() -> None:
+    model = tiny(FULL, WINDOW, replace(LATENT, index_dim=4, index_heads=1), STATE)
+    # Half of 10 tokens in the full and latent stores, the window whole; K and V at 4 bits, rope and index at 16.
+    result = oracle(model, CHIP, {"context": 10, "retention": 0.5, "key_bits": 4, "value_bits": 4})
+    assert kv_bytes(result) == 2 * (5 * 4 + 6 * 4 + 5 * (3 + 4 + 8) + 100)
+    # Four devices: one of two heads, the latent whole, a quarter of the state.
+    result = oracle(model, CHIP, {"context": 10, "tensor_parallel": 4})
+    assert kv_bytes(result) == 4 * 2 * (10 * 8 + 6 * 8 + 10 * 24 + 25)
+    # A window of 8 recent tokens at 16 bits is two entries of four tokens: 2.5 entries of 6 elements.
+    model = tiny(replace(LATENT, stride=4))
+    result = oracle(model, CHIP, {"context": 10, "key_bits": 4, "residual_window": 8})
+    assert kv_bytes(result) == 2 * (2 * 12 + 0.5 * 3 + 2.5 * 4)
+
+
+def test_flop_and_writes_of_stores_by_hand() -> None:
+    result = oracle(tiny(replace(LATENT, top_k=4, index_dim=5, index_heads=3), STATE), CHIP, {"context": 10})
+    # Two layers: 4 heads * (8 + 6) for 4 entries, 3 * 5 for all 10.
+    flop = 2 * 1664 + 2 * 2 * (4 * 4 * 14 + 10 * 15)
+    # Written: an entry of 26 B in two layers, and both states.
+    moved = 3424 + kv_bytes(result) + 2 * 26 + 200
+    assert kv_bytes(result) == 2 * (4 * 16 + 10 * 10 + 100)
+    assert result["arithmetic_intensity"] == pytest.approx(flop / moved)
+
+
+def test_routed_experts_by_hand() -> None:
+    routed = Routed(layers=2, experts=8, active=2, elements=100, bits=4.5, payload_bits=4)
+    model = TINY | {"routed": routed, "router": 64, "router_bits": 16}
+    result = oracle(model, CHIP, {"context": 10, "batch": 2})
+    # Two sequences meet 8 * (1 - 0.75^2) = 3.5 experts a layer; the router is 128 B, two rows 32 B.
+    assert result["weight_bytes_read"] == 3408 + 128 + 32 + 2 * 3.5 * 100 * 4.5 / 8
+    assert result["memory_margin"] == 10_000 - (4432 + 128 + 2 * 8 * 100 * 4.5 / 8) - 2 * 320 - 320
+    flop = 2 * 2 * (1664 + 64 + 2 * 2 * 100) + 2 * 2 * 2 * 10 * 16
+    moved = number(result, "weight_bytes_read") + 2 * (320 + 32)
+    assert result["arithmetic_intensity"] == pytest.approx(flop / moved)
+    # Each of two devices holds half of the experts and the whole router.
+    halved = oracle(model, CHIP, {"context": 10, "batch": 2, "tensor_parallel": 2})
+    whole = number(oracle(TINY, CHIP, {"context": 10, "batch": 2, "tensor_parallel": 2}), "weight_bytes_read")
+    assert number(halved, "weight_bytes_read") == pytest.approx(whole + 2 * 128 + 2 * 3.5 * 100 * 4.5 / 8)
+    # Asked for 8 bits: experts follow, the router does not, and its arithmetic stays at 16 bits.
+    asked = oracle(model, CHIP | {"bf16_flops": None}, {"context": 10, "batch": 2, "weight_bits": 8})
+    assert number(asked, "weight_bytes_read") == 1664 + 80 + 128 + 32 + 2 * 3.5 * 100
+    assert asked["status"] == "unsourced_input"
+    narrow = {"context": 10, "activation_bits": 4, "weight_bits": 4}
+    assert oracle(model | {"ffn": 0}, CHIP, narrow)["ridge_point"] == 40
+
+
+@pytest.mark.parametrize(
+    ("stores", "tokens"),
+    [
+        ((WINDOW,), math.inf),
+        ((STATE,), math.inf),
+        ((replace(STATE, state_bytes=2000),), 0),
+        ((FULL, STATE), (3424 - 200) / 32),
+        ((FULL, WINDOW), (3424 - 6 * 32) / 32),
+        ((replace(FULL, layers=3), replace(WINDOW, window=60, chunked=True)), 3424 / 80),
+        ((replace(FULL, layers=1), replace(WINDOW, window=60, chunked=True)), (3424 - 30.5 * 32) / 16),
+        ((replace(LATENT, top_k=4, index_dim=5),), (3424 - 2 * 4 * 16) / 20),
+    ],
+)
+def test_crossover_of_stores(stores: tuple[Store, ...], tokens: float) -> None:
+    assert oracle(tiny(*stores), CHIP, {"context": 10})["crossover_context_bytes"] == pytest.approx(tokens)
+
+
+def test_contexts_without_end() -> None:
+    assert oracle(tiny(WINDOW), CHIP, {"context": 10})["max_context"] == math.inf
+    assert oracle(tiny(WINDOW, STATE), CHIP | {"memory_capacity": 4800.0}, {"context": 10})["max_context"] == 0
+    # 10,000 - 4432 - 160 - 200 = 5208 B for 32 B a token.
+    assert oracle(tiny(FULL, STATE), CHIP, {"context": 10})["max_context"] == 162
 
 
 def test_misspelt_axis_is_refused() -> None:

@@ -17,7 +17,7 @@ from kvwall.objectives.register import LABELS, Metric, metric_register, unit_of
 from kvwall.objectives.status import always
 from kvwall.objectives.step import Step, evaluate_step
 from kvwall.spaces.design import Design, Sourced
-from kvwall.spaces.units import Bytes, Seconds
+from kvwall.spaces.units import Bytes, Flag, Seconds
 from tests.designs import Designs
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -41,7 +41,7 @@ CATALOGUE = {
     "link_energy": "J byte-1",
     "flop_energy": "J FLOP-1",
 }
-"""Units of the chip's figures; everything else of a design is a count, a ratio or bits."""
+"""Units of the chip's figures; everything else of a design but recurrent states is a count, a ratio or bits."""
 
 
 def powers(unit: str) -> dict[str, int]:
@@ -59,14 +59,19 @@ def factor(unit: str, changed: str) -> float:
 
 def scaled(number: Any, by: float) -> Any:
     """A figure in other units; an unsourced one too, as any number may stand there."""
-    return replace(number, value=number.value * by) if isinstance(number, Sourced) else number * by
+    if isinstance(number, Sourced):
+        return replace(number, value=number.value * by)
+    return number if by == 1 else number * by
 
 
 def in_other_units(design: Design, changed: str) -> Design:
     """The same design with its catalogue figures in the other unit."""
     figures = {name: scaled(getattr(design.hardware, name), factor(unit, changed)) for name, unit in CATALOGUE.items()}
     price = scaled(design.usd_per_second, factor("USD s-1", changed))
-    return replace(design, hardware=replace(design.hardware, **figures), usd_per_second=price)
+    groups = design.model.groups
+    states = replace(groups, state_bytes=scaled(groups.state_bytes, factor("byte", changed)))
+    model = replace(design.model, groups=states)
+    return replace(design, model=model, hardware=replace(design.hardware, **figures), usd_per_second=price)
 
 
 def change_constants(patch: pytest.MonkeyPatch, changed: str) -> None:
@@ -119,7 +124,7 @@ def declared(hint: Any) -> dict[str, str]:
     elif typing.get_origin(hint) is tuple:
         inside = {str(place): inner for place, inner in enumerate(typing.get_args(hint))}
     else:
-        (unit,) = hint.__metadata__
+        (unit,) = ("1",) if hint == Flag else hint.__metadata__
         return {"": unit}
     found = [(name, declared(inner)) for name, inner in inside.items()]
     return {f"{name}.{inner}".rstrip("."): unit for name, below in found for inner, unit in below.items()}
@@ -127,7 +132,7 @@ def declared(hint: Any) -> dict[str, str]:
 
 def off_scale(before: Mapping[str, Any], after: Mapping[str, Any], units: Mapping[str, str], changed: str) -> list[str]:
     """The numbers that did not scale by their unit."""
-    expected = {name: number * factor(units[name], changed) for name, number in before.items()}
+    expected = {name: scaled(number, factor(units[name], changed)) for name, number in before.items()}
     return [name for name, number in expected.items() if not np.allclose(after[name], number, rtol=1e-14, atol=0)]
 
 

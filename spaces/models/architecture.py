@@ -1,13 +1,15 @@
-"""What a family's constructor says about a model: its matrices by tensor class, before weight formats."""
+"""What a family's constructor says about a model: its layers' matrices by tensor class, before weight formats."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kvwall.spaces.models.config import Config
+from kvwall.spaces.models.layers import LayerGroup
+from kvwall.spaces.models.stores import attention_store
 
-TensorClass = Literal["query_output", "key_value", "ffn"]
+TensorClass = Literal["query_output", "key_value", "ffn", "router", "expert"]
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,8 @@ class Heads:
     query: int
     kv: int
     dim: int
+    value_dim: int | None = None
+    """Width of a value head where it differs from the key's."""
 
     @property
     def query_width(self) -> int:
@@ -25,45 +29,130 @@ class Heads:
 
     @property
     def kv_width(self) -> int:
-        """Elements of all keys (or all values) of a token."""
+        """Elements of all keys of a token."""
         return self.kv * self.dim
+
+    @property
+    def value_head(self) -> int:
+        """Elements of one value head."""
+        return self.dim if self.value_dim is None else self.value_dim
+
+    @property
+    def value_width(self) -> int:
+        """Elements of all values of a token."""
+        return self.kv * self.value_head
+
+    @property
+    def output_width(self) -> int:
+        """Elements of all heads' outputs of a token."""
+        return self.query * self.value_head
 
 
 @dataclass(frozen=True)
 class Projection:
-    """One weight matrix of every layer. `module` is its name below the layer in the checkpoint."""
+    """One weight matrix of a layer. `module` is its name below the layer in the checkpoint."""
 
     module: str
     tensor_class: TensorClass
     parameters: int
+    copies: int = 1
+    """Experts that have such a matrix each."""
+    plain: bool = False
+    """Stored in the checkpoint's own dtype whatever the weight format: biases that belong to an expert."""
+
+    @property
+    def elements(self) -> int:
+        """Elements of all copies."""
+        return self.parameters * self.copies
+
+
+@dataclass(frozen=True)
+class Block:
+    """A layer, or one of its parts: matrices, 1-D parameters, KV stores and all-reduces."""
+
+    projections: tuple[Projection, ...] = ()
+    vectors: int = 0
+    """1-D parameters: norms, biases, decay rates, convolution kernels."""
+    stores: tuple[LayerGroup, ...] = ()
+    """KV stores, each for one layer."""
+    reduces: int = 1
+
+    def __add__(self, other: Block) -> Block:
+        return Block(
+            self.projections + other.projections,
+            self.vectors + other.vectors,
+            self.stores + other.stores,
+            self.reduces + other.reduces,
+        )
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A dense decoder: the same block `layers` times."""
+    """A decoder, layer by layer."""
 
     hidden: int
     intermediate: int
     vocab: int
     max_positions: int | None
-    layers: int
-    heads: Heads
+    layers: tuple[Block, ...]
     tied_embeddings: bool
-    projections: tuple[Projection, ...]
-    layer_vectors: int
-    """1-D parameters of one layer: norms and biases."""
     model_vectors: int
     """1-D parameters outside the layers: final norm, embedding norm, head bias."""
-    reduces_per_layer: int = 2
     position_rows: int = 0
     """Rows of a learned position table."""
     embeds_tokens: bool = True
     """False only for a nominal model without embedding and head tables."""
     layer_path: str = "model.layers"
+    active_experts: int = 0
+    """Routed experts that one token meets in each layer that has some."""
+    layer_embedding_row: int = 0
+    """Elements of the per-layer embeddings of one token over all layers."""
+    layer_embedding_rows: int = 0
+    """Rows of the per-layer embedding tables."""
+    model_matrices: tuple[Projection, ...] = ()
+    """Matrices outside the layers other than embedding and head; `module` is the full name."""
 
     def parameters(self, tensor_class: TensorClass) -> int:
-        """Parameters of a tensor class over all layers."""
-        return self.layers * sum(p.parameters for p in self.projections if p.tensor_class == tensor_class)
+        """Parameters of a tensor class over all layers and outside them."""
+        matrices = (*self.model_matrices, *(matrix for layer in self.layers for matrix in layer.projections))
+        return sum(matrix.elements for matrix in matrices if matrix.tensor_class == tensor_class)
+
+
+def uniform(
+    *,
+    hidden: int,
+    intermediate: int,
+    vocab: int,
+    max_positions: int | None,
+    layers: int,
+    heads: Heads,
+    tied_embeddings: bool,
+    projections: tuple[Projection, ...],
+    layer_vectors: int,
+    model_vectors: int,
+    reduces_per_layer: int = 2,
+    windows: Sequence[int | None] | None = None,
+    position_rows: int = 0,
+    embeds_tokens: bool = True,
+    layer_path: str = "model.layers",
+) -> Architecture:
+    """A dense decoder: the same matrices in every layer, which may differ in their windows."""
+    blocks = tuple(
+        Block(projections, layer_vectors, (attention_store(heads, window),), reduces_per_layer)
+        for window in windows or [None] * layers
+    )
+    return Architecture(
+        hidden=hidden,
+        intermediate=intermediate,
+        vocab=vocab,
+        max_positions=max_positions,
+        layers=blocks,
+        tied_embeddings=tied_embeddings,
+        model_vectors=model_vectors,
+        position_rows=position_rows,
+        embeds_tokens=embeds_tokens,
+        layer_path=layer_path,
+    )
 
 
 def attention_projections(
@@ -78,8 +167,8 @@ def attention_projections(
     return (
         Projection(query, "query_output", hidden * heads.query_width),
         Projection(key, "key_value", hidden * heads.kv_width),
-        Projection(value, "key_value", hidden * heads.kv_width),
-        Projection(output, "query_output", heads.query_width * hidden),
+        Projection(value, "key_value", hidden * heads.value_width),
+        Projection(output, "query_output", heads.output_width * hidden),
     )
 
 
@@ -90,54 +179,4 @@ def ffn_projections(hidden: int, intermediate: int, *modules: str) -> tuple[Proj
 
 def qkv_bias(heads: Heads) -> int:
     """Bias elements of the Q, K and V projections."""
-    return heads.query_width + 2 * heads.kv_width
-
-
-def read_heads(
-    config: Config,
-    hidden: int,
-    *,
-    absent_kv_is_mha: bool = False,
-    default_dim: int | None = None,
-) -> Heads:
-    """Query heads, KV heads and head dimension under their usual key names.
-
-    hidden/heads is the head dimension only where the config states none and the class has no own
-    default (`default_dim`). `absent_kv_is_mha`: the class reads an absent KV-head count as one KV
-    head per query head; where its default is a number instead, the key is necessary (a null always
-    means one per query head). Faults are recorded in the config.
-    """
-    query = config.count("num_attention_heads")
-    stated_null = "num_key_value_heads" in config.values and not config.states("num_key_value_heads")
-    if absent_kv_is_mha or stated_null:
-        kv = config.count("num_key_value_heads", default=query, meaning="(one per query head, MHA)")
-    else:
-        kv = config.count("num_key_value_heads")
-    if config.states("head_dim") or default_dim is not None:
-        dim = config.count("head_dim", default=default_dim)
-    else:
-        dim = even_head_dim(config, hidden, query)
-    require_even_groups(config, query, kv, "num_key_value_heads")
-    return Heads(query, kv, dim)
-
-
-def require_even_groups(config: Config, query: int, kv: int, key: str) -> None:
-    """Record a fault unless each KV head serves the same number of query heads."""
-    if query % kv and not (query == 1 and config.spoiled):  # a 1 may stand in for a head count that is missing
-        config.faults.add(f"{config.where}: {key} = {kv} must divide the {query} attention heads")
-
-
-def read_tie(config: Config, default: bool) -> bool:
-    """Whether the head is the embedding; an unstated tie takes the class default and leaves a flag."""
-    if not config.states("tie_word_embeddings"):
-        config.flags.append(f"tie_word_embeddings not stated: class default {str(default).lower()}")
-    return config.switch("tie_word_embeddings", default)
-
-
-def even_head_dim(config: Config, hidden: int, query: int) -> int:
-    """hidden/heads, for families that define it so; an uneven split is a fault of the config."""
-    if hidden % query and not (hidden == 1 and config.spoiled):  # a 1 may stand in for a missing width
-        config.faults.add(
-            f"{config.where}: hidden size {hidden} is not a multiple of {query} heads and no head_dim is stated"
-        )
-    return max(1, hidden // query)
+    return heads.query_width + heads.kv_width + heads.value_width

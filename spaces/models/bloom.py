@@ -6,12 +6,12 @@ from kvwall.spaces.models.architecture import (
     Architecture,
     Heads,
     attention_projections,
-    even_head_dim,
     ffn_projections,
     qkv_bias,
-    read_tie,
+    uniform,
 )
 from kvwall.spaces.models.config import Config
+from kvwall.spaces.models.heads import even_head_dim, read_tie
 
 
 def bloom(config: Config) -> Architecture:
@@ -21,7 +21,7 @@ def bloom(config: Config) -> Architecture:
     heads = Heads(query, query, even_head_dim(config, hidden, query))
     intermediate = 4 * hidden
     fused = "self_attention.query_key_value"
-    return Architecture(
+    return uniform(
         hidden=hidden,
         intermediate=intermediate,
         vocab=config.count("vocab_size"),

@@ -6,14 +6,13 @@ from kvwall.spaces.models.architecture import (
     Architecture,
     Heads,
     attention_projections,
-    even_head_dim,
     ffn_projections,
     qkv_bias,
-    read_tie,
-    require_even_groups,
+    uniform,
 )
 from kvwall.spaces.models.config import Config
-from kvwall.spaces.models.windows import require_full_attention
+from kvwall.spaces.models.heads import even_head_dim, read_tie, require_even_groups
+from kvwall.spaces.models.windows import STATED, read_windows
 
 
 def falcon(config: Config) -> Architecture:
@@ -32,7 +31,7 @@ def _falcon(config: Config, new_decoder: bool) -> Architecture:
     heads = _heads(config, hidden, new_decoder)
     intermediate = config.optional_count("ffn_hidden_size") or 4 * hidden
     max_positions = config.optional_count("max_position_embeddings")
-    require_full_attention(config, "stated", layers, max_positions)
+    windows = read_windows(config, STATED, layers, max_positions)
     parallel = new_decoder or config.switch("parallel_attn", True)
     if new_decoder:
         norms = config.count("num_ln_in_parallel_attn") if config.states("num_ln_in_parallel_attn") else 2
@@ -42,12 +41,13 @@ def _falcon(config: Config, new_decoder: bool) -> Architecture:
     if config.switch("bias", False):
         vectors += qkv_bias(heads) + hidden + intermediate + hidden
     fused = "self_attention.query_key_value"
-    return Architecture(
+    return uniform(
         hidden=hidden,
         intermediate=intermediate,
         vocab=config.count("vocab_size"),
         max_positions=max_positions,
         layers=layers,
+        windows=windows,
         heads=heads,
         tied_embeddings=read_tie(config, True),
         projections=attention_projections(hidden, heads, fused, fused, fused, "self_attention.dense")

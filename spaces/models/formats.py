@@ -3,20 +3,23 @@
 Overheads follow the stored tensors. FP8 in blocks: a 32-bit scale per block. GPTQ and AWQ: per group a
 16-bit scale and a zero-point as wide as a weight. compressed-tensors: per group a 16-bit scale, and a
 zero-point only when asymmetric. bitsandbytes 4-bit: a 32-bit scale per 64 weights, or, quantized
-twice, 8 bits per 64 and 32 bits per 16,384. NVFP4: an 8-bit scale per 16. Scales per tensor or per
-output channel (under 0.01 bit per weight) and GPTQ's group index are left out.
+twice, 8 bits per 64 and 32 bits per 16,384. NVFP4: an 8-bit scale per 16. MXFP4: an 8-bit scale per 32.
+Scales per tensor or per output channel (under 0.01 bit per weight) and GPTQ's group index are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvwall.spaces.errors import nearest
 from kvwall.spaces.models.config import Config
 
 SCALE_BITS = 16
 BLOCK_SCALE_BITS = 32
+MXFP4_OVERHEAD = 8 / 32
+_BYTE_SCALES = frozenset({"uint8", "float8_e4m3fn", "float8_e8m0fnu"})
+"""Scales of one byte, as MXFP4 has them; where no dtype is stated they have 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -30,19 +33,47 @@ class WeightFormat:
     """Modules left in the checkpoint's own dtype, as the file names them."""
     head: bool
     """Whether the LM head is quantized when `kept` does not name it."""
+    only_experts: bool = False
+    """Whether the format is one of the routed experts alone."""
+    experts: tuple[int, float] | None = None
+    """Payload and overhead bits of the routed experts where they differ from the other matrices."""
+
+    def reaches(self, tensor_class: str) -> bool:
+        """Whether matrices of the class are quantized at all."""
+        return tensor_class == "expert" or not self.only_experts
+
+    def bits_of(self, tensor_class: str) -> tuple[int, float]:
+        """Payload and overhead bits of a quantized matrix of the class."""
+        if tensor_class == "expert" and self.experts is not None:
+            return self.experts
+        return self.payload_bits, self.overhead_bits
 
 
 def read_format(root: Config, language: Config, sibling: Config | None) -> WeightFormat | None:
     """The format in force; None for a plain 16- or 32-bit checkpoint. Faults go to the config.
 
-    `quantization_config` at the top wins over the language part's own, and both over the sibling.
+    `quantization_config` at the top wins over the sibling file, and that over the language part's own,
+    which may be left from the checkpoint that was quantized anew.
     """
-    for holder in (root, language):
-        if holder.states("quantization_config"):
-            return _read(holder.section("quantization_config"))
-    if sibling is not None:
-        return _modelopt(sibling.section("quantization"))
-    return None
+    weight_format = None
+    if root.states("quantization_config"):
+        weight_format = _read(root.section("quantization_config"))
+    elif sibling is not None:
+        weight_format = _modelopt(sibling.section("quantization"))
+    elif language.states("quantization_config"):
+        weight_format = _read(language.section("quantization_config"))
+    return _with_expert_dtype(language, weight_format)
+
+
+def _with_expert_dtype(language: Config, weight_format: WeightFormat | None) -> WeightFormat | None:
+    """DeepSeek-V4 states the format of its experts apart: FP4 with a scale per 32 weights."""
+    dtype = language.text("expert_dtype")
+    if dtype is None or weight_format is None or dtype == "fp8":
+        return weight_format
+    if dtype != "fp4":
+        language.faults.add(f"{language.where}: expert_dtype '{dtype}' is not known: supported are fp4, fp8")
+        return weight_format
+    return replace(weight_format, experts=(4, MXFP4_OVERHEAD))
 
 
 def _read(quantization: Config) -> WeightFormat | None:
@@ -64,6 +95,10 @@ def _read(quantization: Config) -> WeightFormat | None:
 def _fp8(quantization: Config) -> WeightFormat:
     kept = quantization.names("modules_to_not_convert") + quantization.names("ignored_layers")
     return WeightFormat(8, _block_overhead(quantization, "weight_block_size"), kept, head=False)
+
+
+def _mxfp4(quantization: Config) -> WeightFormat:
+    return WeightFormat(4, MXFP4_OVERHEAD, quantization.names("modules_to_not_convert"), head=False, only_experts=True)
 
 
 def _grouped(quantization: Config) -> WeightFormat:
@@ -114,7 +149,9 @@ def _strategy_overhead(weights: Config, bits: int) -> float:
         return 0.0
     if strategy == "group":
         zero = 0 if weights.switch("symmetric", True) else bits
-        return (SCALE_BITS + zero) / weights.count("group_size")
+        dtype = (weights.text("scale_dtype") or "").removeprefix("torch.")
+        scale = 8 if dtype in _BYTE_SCALES else SCALE_BITS
+        return (scale + zero) / weights.count("group_size")
     if strategy == "tensor_group":
         return 8 / weights.count("group_size")
     if strategy == "block":
@@ -168,4 +205,5 @@ _METHODS: dict[str, Callable[[Config], WeightFormat | None]] = {
     "fp8": _fp8,
     "gptq": _grouped,
     "modelopt": _modelopt,
+    "mxfp4": _mxfp4,
 }

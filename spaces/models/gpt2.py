@@ -6,12 +6,12 @@ from kvwall.spaces.models.architecture import (
     Architecture,
     Heads,
     attention_projections,
-    even_head_dim,
     ffn_projections,
     qkv_bias,
-    read_tie,
+    uniform,
 )
 from kvwall.spaces.models.config import Config
+from kvwall.spaces.models.heads import even_head_dim, read_tie
 
 
 def gpt2(config: Config) -> Architecture:
@@ -36,7 +36,7 @@ def _gpt2(config: Config, multi_query: bool) -> Architecture:
     if config.switch("add_cross_attention", False):
         config.refuse("cross-attention (add_cross_attention)")
     fused = "attn.c_attn"
-    return Architecture(
+    return uniform(
         hidden=hidden,
         intermediate=intermediate,
         vocab=config.count("vocab_size"),

@@ -6,13 +6,13 @@ from kvwall.spaces.models.architecture import (
     Architecture,
     Heads,
     attention_projections,
-    even_head_dim,
     ffn_projections,
     qkv_bias,
-    read_tie,
+    uniform,
 )
 from kvwall.spaces.models.config import Config
-from kvwall.spaces.models.windows import require_full_attention
+from kvwall.spaces.models.heads import even_head_dim, read_tie
+from kvwall.spaces.models.windows import STATED, read_windows
 
 
 def gpt_neox(config: Config) -> Architecture:
@@ -23,17 +23,18 @@ def gpt_neox(config: Config) -> Architecture:
     layers = config.layer_count("num_hidden_layers")
     max_positions = config.optional_count("max_position_embeddings")
     heads = Heads(query, query, even_head_dim(config, hidden, query))
-    require_full_attention(config, "stated", layers, max_positions)
+    windows = read_windows(config, STATED, layers, max_positions)
     vectors = 2 * 2 * hidden + intermediate + hidden
     if config.switch("attention_bias", True):
         vectors += qkv_bias(heads) + hidden
     fused = "attention.query_key_value"
-    return Architecture(
+    return uniform(
         hidden=hidden,
         intermediate=intermediate,
         vocab=config.count("vocab_size"),
         max_positions=max_positions,
         layers=layers,
+        windows=windows,
         heads=heads,
         tied_embeddings=read_tie(config, False),
         projections=attention_projections(hidden, heads, fused, fused, fused, "attention.dense")

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from kvwall.spaces.models.architecture import (
-    Architecture,
-    Heads,
-    attention_projections,
-    even_head_dim,
-    ffn_projections,
-    read_tie,
-)
+from kvwall.spaces.models.architecture import Architecture, Heads, attention_projections, ffn_projections, uniform
 from kvwall.spaces.models.config import Config
-from kvwall.spaces.models.windows import require_full_attention
+from kvwall.spaces.models.heads import even_head_dim, read_tie
+from kvwall.spaces.models.windows import STATED, read_windows
 
 
 def gptj(config: Config) -> Architecture:
@@ -23,13 +17,14 @@ def gptj(config: Config) -> Architecture:
     intermediate = config.optional_count("n_inner") or 4 * hidden
     max_positions = config.optional_count("n_positions", "max_position_embeddings")
     heads = Heads(query, query, even_head_dim(config, hidden, query))
-    require_full_attention(config, "stated", layers, max_positions)
-    return Architecture(
+    windows = read_windows(config, STATED, layers, max_positions)
+    return uniform(
         hidden=hidden,
         intermediate=intermediate,
         vocab=vocab,
         max_positions=max_positions,
         layers=layers,
+        windows=windows,
         heads=heads,
         tied_embeddings=read_tie(config, False),
         projections=attention_projections(hidden, heads, "attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.out_proj")

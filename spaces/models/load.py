@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -10,13 +11,17 @@ from pathlib import Path
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.models.assemble import assemble
 from kvwall.spaces.models.config import Config, parse_object
-from kvwall.spaces.models.formats import read_format
+from kvwall.spaces.models.formats import WeightFormat, read_format
+from kvwall.spaces.models.language import language_model
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.precision import read_dtype_bits
-from kvwall.spaces.models.refused import REFUSED_TYPES, refuse_foreign_keys
-from kvwall.spaces.models.register import CONSTRUCTORS, WRAPPERS
+from kvwall.spaces.models.refused import flag_drafts, refuse_foreign_keys
+
+_FORMAT_IN_NAME = re.compile(r"(?i:NVFP4|MXFP4|FP8|INT8|INT4|W4A16|W8A8|AWQ|GPTQ)")
 
 CATALOGUE = Path(__file__).resolve().parent.parent / "catalog" / "models"
+LARGEST_FILE = 4 * 1024 * 1024
+"""Bytes of a config.json, with room to spare for the longest lists of unquantized modules."""
 MODELOPT_FILE = "hf_quant_config.json"
 """NVIDIA ModelOpt states the weight format in this file beside the config, not inside it."""
 
@@ -60,15 +65,26 @@ def read_model(text: str, name: str, source: str, modelopt: str | None = None) -
     Raises InputError with every fault found.
     """
     root = Config(parse_object(text, name), name)
-    language, model_type = _language_model(root)
-    architecture = CONSTRUCTORS[model_type](language)
+    language, model_type, construct = language_model(root)
+    architecture = construct(language)
     refuse_foreign_keys(language)
+    flag_drafts(language)
     dtype_bits = read_dtype_bits(root, language)
     sibling = None if modelopt is None else Config(parse_object(modelopt, MODELOPT_FILE), MODELOPT_FILE, root)
     weight_format = read_format(root, language, sibling)
+    _flag_name(root, name, weight_format)
     root.settle()
     model = assemble(root, architecture, dtype_bits, weight_format)
     return replace(model, name=name, model_type=model_type, source=source, flags=tuple(dict.fromkeys(root.flags)))
+
+
+def _flag_name(root: Config, name: str, weight_format: WeightFormat | None) -> None:
+    found = _FORMAT_IN_NAME.search(name)
+    if found and weight_format is None:
+        root.flags.append(
+            f"the name says {found.group()} but neither config.json nor {MODELOPT_FILE} states a weight format: "
+            "plain dtype taken"
+        )
 
 
 @cache
@@ -84,7 +100,13 @@ def _from_file(file: Path, sibling: Path, name: str, source: str) -> Model:
 
 def _read_text(file: Path, name: str) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        if not file.is_file():  # a folder, a pipe or a device has no end, or none that is worth waiting for
+            raise InputError(f"{name}: cannot read {file}: it is no regular file: give the path of a config.json")
+        with file.open("rb") as stream:
+            content = stream.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise InputError(f"{name}: {file} is larger than {LARGEST_FILE} bytes: give a config.json, not its weights")
+        return content.decode("utf-8")
     except OSError as fault:
         raise InputError(f"{name}: cannot read {file}: {fault.strerror}") from fault
     except UnicodeDecodeError as fault:
@@ -110,32 +132,3 @@ def _loads(name: str) -> bool:
     except InputError:
         return False
     return True
-
-
-def _language_model(root: Config) -> tuple[Config, str]:
-    """The part of the config that describes the language model, and its model_type.
-
-    Raises InputError at once where the type is missing, unknown or refused: no other key means
-    anything then.
-    """
-    model_type = root.text("model_type")
-    language = root
-    if model_type in WRAPPERS:
-        root.flags.append(WRAPPERS[model_type])
-        language = root.section("text_config")
-        model_type = language.text("model_type")
-        if root.states("tie_word_embeddings"):
-            stated = {"tie_word_embeddings": root.values["tie_word_embeddings"]}
-            language = Config({**language.values, **stated}, language.where, root)
-    if model_type is None:
-        root.missing.append("model_type")
-    elif model_type in REFUSED_TYPES:
-        root.refuse(f"{REFUSED_TYPES[model_type]} (model_type '{model_type}')")
-    elif model_type not in CONSTRUCTORS:
-        known = sorted({*CONSTRUCTORS, *WRAPPERS} - {"nominal"}, key=str.lower)
-        root.faults.add(
-            f"{language.where}: model_type '{model_type}' is not known{nearest(model_type, known)}: "
-            f"supported are {', '.join(known)}"
-        )
-    root.settle()
-    return language, str(model_type)

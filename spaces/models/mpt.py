@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from kvwall.spaces.models.architecture import (
-    Architecture,
-    Heads,
-    attention_projections,
-    even_head_dim,
-    ffn_projections,
-    read_tie,
-)
+from kvwall.spaces.models.architecture import Architecture, Heads, attention_projections, ffn_projections, uniform
 from kvwall.spaces.models.config import Config
+from kvwall.spaces.models.heads import even_head_dim, read_tie
 
 
 def mpt(config: Config) -> Architecture:
@@ -30,7 +24,7 @@ def mpt(config: Config) -> Architecture:
     if attention.switch("qk_ln", False) or not config.switch("no_bias", True):
         config.refuse("MPT with QK norms or biases (attn_config.qk_ln, no_bias = false)")
     fused = "attn.Wqkv"
-    return Architecture(
+    return uniform(
         hidden=hidden,
         intermediate=intermediate,
         vocab=config.count("vocab_size"),

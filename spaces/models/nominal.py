@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kvwall.spaces.models.architecture import Architecture, Projection, read_heads
+from kvwall.spaces.models.architecture import Architecture, Projection, uniform
 from kvwall.spaces.models.config import Config
+from kvwall.spaces.models.heads import read_heads
 
 LARGEST_NOMINAL = 10**15
 
@@ -18,7 +19,7 @@ def nominal(config: Config) -> Architecture:
     parameters = config.count("parameters", most=LARGEST_NOMINAL)
     if parameters % layers:
         config.faults.add(f"{config.where}: parameters = {parameters} must be a multiple of {layers} layers")
-    return Architecture(
+    return uniform(
         hidden=hidden,
         intermediate=config.count("intermediate_size"),
         vocab=config.count("vocab_size"),

@@ -6,12 +6,12 @@ from kvwall.spaces.models.architecture import (
     Architecture,
     Heads,
     attention_projections,
-    even_head_dim,
     ffn_projections,
     qkv_bias,
-    read_tie,
+    uniform,
 )
 from kvwall.spaces.models.config import Config
+from kvwall.spaces.models.heads import even_head_dim, read_tie
 
 POSITION_OFFSET = 2
 """The position table has two rows more than there are positions."""
@@ -31,7 +31,7 @@ def opt(config: Config) -> Architecture:
     vectors = 2 * 2 * hidden * affine
     if config.switch("enable_bias", True):
         vectors += qkv_bias(heads) + hidden + intermediate + hidden
-    return Architecture(
+    return uniform(
         hidden=hidden,
         intermediate=intermediate,
         vocab=config.count("vocab_size"),

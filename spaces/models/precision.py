@@ -13,8 +13,10 @@ from kvwall.spaces.models.config import Config
 from kvwall.spaces.models.formats import WeightFormat
 
 DTYPE_BITS = {"bfloat16": 16, "float16": 16, "half": 16, "float32": 32, "float": 32}
+MOST_PATTERNS = 1_000
+"""Wildcards and regular expressions are tried on every matrix."""
 _PREFIXES = ("model.", "model.language_model.", "language_model.model.", "language_model.")
-_NOT_COUNTED = re.compile(r"norm|vision|projector|tower|embed|visual|lm_head")
+_NOT_COUNTED = re.compile(r"norm|vision|projector|tower|embed|visual|lm_head|gate$|router|mtp|bias|conv1d")
 
 
 def read_dtype_bits(root: Config, language: Config) -> int:
@@ -52,18 +54,22 @@ class NativeBits:
         self._kept = KeptModules(weight_format.kept if weight_format else ())
 
     def of_class(self, tensor_class: TensorClass) -> ClassBits:
-        """Average over all layers' matrices of the class, each quantized unless the format keeps it."""
+        """Average over all layers' matrices of the class, each quantized unless the format keeps it.
+
+        Routers stay in the checkpoint's dtype: formats leave them alone, often without saying so.
+        """
         parameters = self._architecture.parameters(tensor_class)
-        if self._format is None or not parameters:
+        form = self._format
+        if form is None or not parameters or tensor_class == "router" or not form.reaches(tensor_class):
             return self._dtype
         kept = sum(
-            matrix.parameters
+            matrix.elements
             for module, matrix in self._matrices()
-            if matrix.tensor_class == tensor_class and module in self._kept
+            if matrix.tensor_class == tensor_class and (matrix.plain or module in self._kept)
         )
-        quantized = self._format.payload_bits + self._format.overhead_bits
-        stored = (kept * self._dtype.stored + (parameters - kept) * quantized) / parameters
-        return ClassBits(stored, self._dtype.payload if 2 * kept > parameters else self._format.payload_bits)
+        payload, overhead = form.bits_of(tensor_class)
+        stored = (kept * self._dtype.stored + (parameters - kept) * (payload + overhead)) / parameters
+        return ClassBits(stored, self._dtype.payload if 2 * kept > parameters else payload)
 
     def of_head(self) -> ClassBits:
         """The LM head: plain unless the format reaches it; a tied head is the embedding, never quantized."""
@@ -84,9 +90,11 @@ class NativeBits:
         return [f"{len(strays)} entries of the list of unquantized modules name no counted matrix, e.g. {strays[0]}"]
 
     def _matrices(self) -> Iterator[tuple[str, Projection]]:
-        for layer in range(self._architecture.layers):
-            for matrix in self._architecture.projections:
-                yield f"{self._architecture.layer_path}.{layer}.{matrix.module}", matrix
+        for matrix in self._architecture.model_matrices:
+            yield matrix.module, matrix
+        for number, layer in enumerate(self._architecture.layers):
+            for matrix in layer.projections:
+                yield f"{self._architecture.layer_path}.{number}.{matrix.module}", matrix
 
 
 class KeptModules:
@@ -105,6 +113,8 @@ class KeptModules:
         self._patterns: dict[str, re.Pattern[str]] = {}
         plain: list[str] = []
         for entry in entries:
+            if len(self._patterns) == MOST_PATTERNS:
+                raise InputError(f"more than {MOST_PATTERNS} patterns in the list of unquantized modules")
             if entry.startswith("re:"):
                 self._patterns[entry] = _compiled(entry)
             elif "*" in entry:
@@ -112,6 +122,7 @@ class KeptModules:
             else:
                 plain.append(entry)
         self._plain = dict.fromkeys(plain)
+        self._found: dict[str, set[str]] = {}
 
     def __contains__(self, module: str) -> bool:
         return bool(self._matching(module))
@@ -124,6 +135,11 @@ class KeptModules:
         return [entry for entry in (*self._plain, *self._patterns) if entry not in used]
 
     def _matching(self, module: str) -> set[str]:
+        if module not in self._found:
+            self._found[module] = self._search(module)
+        return self._found[module]
+
+    def _search(self, module: str) -> set[str]:
         names = {module, *(prefix + module.removeprefix("model.") for prefix in _PREFIXES)}
         found = {run for name in names for run in _runs(name)} & self._plain.keys() if self._plain else set()
         found |= {entry for entry, pattern in self._patterns.items() if any(map(pattern.match, names))}

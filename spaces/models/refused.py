@@ -1,99 +1,75 @@
-"""Layouts that are known and not counted yet: refused by name, never approximated."""
+"""Layouts that are known and not counted: refused by name, never approximated."""
 
 from __future__ import annotations
 
 from kvwall.spaces.models.config import Config
 
-_MOE = "mixture of experts"
-_MLA_MOE = "multi-head latent attention (MLA) with mixture of experts"
-_SSM = "state-space (Mamba) layers"
-_WINDOWS = "interleaved sliding-window attention"
-_LINEAR = "linear-attention layers"
-
 REFUSED_TYPES: dict[str, str] = {
-    "afmoe": _MOE,
-    "bamba": _SSM,
-    "bailing_moe": _MOE,
-    "cohere2": _WINDOWS,
-    "dbrx": _MOE,
-    "deepseek_v2": _MLA_MOE,
-    "deepseek_v3": _MLA_MOE,
-    "deepseek_v32": "sparse attention with a lightning indexer (DSA) over MLA, with mixture of experts",
-    "deepseek_v4": "compressed sparse attention with mixture of experts",
-    "dots1": _MOE,
-    "ernie4_5_moe": _MOE,
-    "falcon_h1": _SSM,
-    "falcon_mamba": _SSM,
-    "gemma2": _WINDOWS,
-    "gemma3": _WINDOWS,
-    "gemma3_text": _WINDOWS,
-    "gemma3n": _WINDOWS + " with per-layer embeddings",
-    "gemma4": _WINDOWS,
-    "gemma4_text": _WINDOWS,
-    "glm4_moe": _MOE,
-    "glm_moe_dsa": "sparse attention with an indexer (DSA) over MLA, with mixture of experts",
-    "gpt_oss": _MOE + " with interleaved sliding-window attention",
-    "granitemoe": _MOE,
-    "granitemoehybrid": _SSM + " with mixture of experts",
-    "jamba": _SSM + " with mixture of experts",
-    "kimi_k2": _MLA_MOE,
-    "kimi_k25": _MLA_MOE,
-    "kimi_linear": _LINEAR + " with MLA",
-    "lfm2": "short-convolution layers",
-    "llama4": _MOE + " with chunked attention",
-    "llama4_text": _MOE + " with chunked attention",
-    "mamba": _SSM,
-    "mamba2": _SSM,
-    "minicpm3": "multi-head latent attention (MLA)",
-    "minimax": _LINEAR + " with mixture of experts",
-    "minimax_m1": _LINEAR + " with mixture of experts",
-    "minimax_m2": _MOE,
-    "ministral": _WINDOWS,
-    "mixtral": _MOE,
-    "nemotron-nas": "per-layer block configurations (NAS)",
-    "nemotron_h": _SSM,
-    "olmo3": _WINDOWS,
-    "olmoe": _MOE,
-    "phimoe": _MOE,
-    "qwen2_moe": _MOE,
-    "qwen3_5": _LINEAR + " (gated delta net)",
-    "qwen3_5_text": _LINEAR + " (gated delta net)",
-    "qwen3_5_moe": _LINEAR + " (gated delta net) with mixture of experts",
-    "qwen3_5_moe_text": _LINEAR + " (gated delta net) with mixture of experts",
-    "qwen3_moe": _MOE,
-    "qwen3_next": _LINEAR + " (gated delta net) with mixture of experts",
-    "recurrent_gemma": "recurrent layers",
-    "rwkv": "recurrent layers",
-    "zamba": _SSM,
-    "zamba2": _SSM,
+    "glm5_next": "linear attention beside pooled sparse attention",
+    "hunyuan": "cross-layer attention (Hunyuan-Large)",
+    "hy_v4": "sparse attention with hyper-connections",
+    "inkling": "the Inkling block",
+    "longcat_flash": "layers of two attention blocks with experts that compute nothing",
+    "mistral_large4": "sparse attention over KV shared between layers",
+    "mllama": "cross-attention layers",
+    "qwen4_exp": "indexed attention with n-gram embeddings",
+    "recurrent_gemma": "gated linear recurrences (RG-LRU)",
+    "rwkv": "the RWKV recurrence",
+    "zamba": "attention weights shared between layers",
+    "zamba2": "attention weights shared between layers",
 }
 
-_REFUSED_KEYS: dict[str, str] = {
-    "n_routed_experts": _MOE,
-    "num_experts": _MOE,
-    "num_local_experts": _MOE,
-    "moe_num_experts": _MOE,
+LAYOUT_KEYS: dict[str, str] = {
+    "n_routed_experts": "mixture of experts",
+    "num_experts": "mixture of experts",
+    "num_local_experts": "mixture of experts",
+    "moe_num_experts": "mixture of experts",
     "kv_lora_rank": "multi-head latent attention (MLA)",
-    "index_topk": "sparse attention with an indexer (DSA)",
+    "index_topk": "sparse attention with an index",
+    "sparse_attention_config": "sparse attention",
+    "compress_ratios": "compressed attention",
     "block_configs": "per-layer block configurations (NAS)",
     "attention_chunk_size": "chunked attention",
-    "hybrid_override_pattern": _SSM,
+    "hybrid_override_pattern": "state-space layers",
     "layers_block_type": "mixed block types",
-    "attn_type_list": _LINEAR,
+    "layer_types": "mixed layer types",
+    "sliding_window_pattern": "interleaved sliding-window attention",
+    "linear_num_value_heads": "linear-attention layers",
+    "linear_attn_config": "linear-attention layers",
+    "mamba_d_state": "state-space layers",
+    "ssm_state_size": "state-space layers",
     "cross_attention_layers": "cross-attention layers",
     "num_kv_shared_layers": "cross-layer shared KV",
+    "use_cla": "cross-layer attention",
+    "altup_num_inputs": "several residual streams",
+    "hc_mult": "hyper-connections",
+    "hidden_size_per_layer_input": "per-layer embeddings",
 }
+"""Keys that mean a layout. One that a constructor did not ask for means a layout that it does not count."""
 
 
 def refuse_foreign_keys(config: Config) -> None:
-    """Record a refusal for each key that means another layout than the model_type's own.
+    """Record a refusal for each key that means another layout than the one counted.
 
-    A model_type is sometimes reused (a mixture of experts published as "glm"), so the keys decide too.
+    A model_type is sometimes reused, so the keys decide too. `layer_types` of one kind only says
+    that all layers are alike, and a list of full attention nothing new.
     """
-    layouts = dict.fromkeys(
-        f"{layout} ({key})"
-        for key, layout in _REFUSED_KEYS.items()
-        if config.values.get(key) not in (None, 0, 1, False, [], "")
-    )
-    for layout in layouts:
-        config.refuse(layout)
+    for key, layout in LAYOUT_KEYS.items():
+        value = config.values.get(key)
+        if key in config.read or value in (None, 0, 1, False, [], "", {}):
+            continue
+        if key == "layer_types" and isinstance(value, list) and set(map(str, value)) == {"full_attention"}:
+            continue
+        config.refuse(f"{layout} ({key})")
+    if "attn_type_list" not in config.read and set(config.whole_numbers("attn_type_list")) - {1}:
+        config.refuse("linear-attention layers (attn_type_list)")
+
+
+_DRAFT_KEYS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "num_mtp_layers")
+
+
+def flag_drafts(config: Config) -> None:
+    """A flag where the checkpoint carries layers for speculative drafts, which are not counted."""
+    layers = max(config.whole(key) for key in _DRAFT_KEYS)
+    if layers:
+        config.flags.append(f"{layers} draft (multi-token prediction) layer{'s' if layers > 1 else ''} not counted")

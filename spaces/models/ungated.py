@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from kvwall.spaces.models.architecture import (
-    Architecture,
-    attention_projections,
-    ffn_projections,
-    qkv_bias,
-    read_heads,
-    read_tie,
-)
+from kvwall.spaces.models.architecture import Architecture, attention_projections, ffn_projections, qkv_bias, uniform
 from kvwall.spaces.models.config import Config
-from kvwall.spaces.models.windows import require_full_attention
+from kvwall.spaces.models.heads import read_heads, read_tie
+from kvwall.spaces.models.windows import STATED, read_windows
 
 
 def starcoder2(config: Config) -> Architecture:
@@ -46,18 +40,19 @@ def _ungated(
     layers = config.layer_count("num_hidden_layers")
     max_positions = config.optional_count("max_position_embeddings")
     heads = read_heads(config, hidden, absent_kv_is_mha=absent_kv_is_mha)
-    require_full_attention(config, "stated", layers, max_positions)
+    windows = read_windows(config, STATED, layers, max_positions)
     vectors = 2 * 2 * hidden
     if attention_bias:
         vectors += qkv_bias(heads) + hidden
     if ffn_bias:
         vectors += intermediate + hidden
-    return Architecture(
+    return uniform(
         hidden=hidden,
         intermediate=intermediate,
         vocab=config.count("vocab_size"),
         max_positions=max_positions,
         layers=layers,
+        windows=windows,
         heads=heads,
         tied_embeddings=read_tie(config, tied),
         projections=attention_projections(hidden, heads) + ffn_projections(hidden, intermediate, *ffn),

@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 import typer
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
+from kvwall.spaces.models.language import UNVERIFIED
 from kvwall.sweep.catalog import SECTIONS, Entry, section_named
 from kvwall.sweep.readable import number_text, rounded_text
 from kvwall.sweep.terminal import new_table, terminal
@@ -20,6 +24,10 @@ _FIGURES: Final[Mapping[str, tuple[str, float]]] = {
     "host_link_bandwidth": ("host link\nGB/s", 1e9),
 }
 """Figures that the list of chips shows: heading with the unit, and what the unit is in SI."""
+
+
+_WIDE: Final = 10_000
+"""Characters: room for any table."""
 
 
 def command(
@@ -66,13 +74,34 @@ Kind = Literal["word", "number", "text"]
 
 def _print_table(headings: Mapping[str, Kind], rows: Sequence[Sequence[str]]) -> None:
     console = terminal()
+    console.print(_table(console, headings, rows))
+
+
+def _table(console: Console, headings: Mapping[str, Kind], rows: Sequence[Sequence[str]]) -> Table:
     table = new_table(console)
     for heading, kind in headings.items():
         justify: Literal["left", "right"] = "right" if kind == "number" else "left"
         table.add_column(heading, justify=justify, overflow="fold", no_wrap=kind != "text")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*row[: len(headings)])
+    return table
+
+
+def _print_what_fits(headings: Mapping[str, Kind], rows: Sequence[Sequence[str]]) -> None:
+    """Print the table without the last columns that the console has no room for, and say which."""
+    console, kept = terminal(), list(headings)
+    while True:
+        table = _table(console, {heading: headings[heading] for heading in kept}, rows)
+        if (
+            len(kept) < 2
+            or Measurement.get(console, console.options.update(width=_WIDE), table).maximum <= console.width
+        ):
+            break
+        kept.pop()
     console.print(table)
+    absent = [heading.replace("\n/", "/").replace("\n", " ") for heading in headings if heading not in kept]
+    if absent:
+        console.print(f"No room for {', '.join(absent)}: use a wider terminal, or --json.", style="yellow")
 
 
 def _hardware(entries: Sequence[Entry]) -> None:
@@ -91,20 +120,31 @@ def _hardware(entries: Sequence[Entry]) -> None:
 
 
 def _models(entries: Sequence[Entry]) -> None:
-    rows = []
-    for entry in entries:
-        if entry["supported"]:
-            limit = number_text(entry["max_positions"]) if entry["max_positions"] else "-"
-            size, kv = entry["parameters_total"] / 1e9, entry["kv_bytes_per_token_all_layers"] / 1e3
-            bits = rounded_text(entry["weight_bits"])
-            rows.append([entry["name"], rounded_text(size), rounded_text(kv), limit, bits])
-    headings = ("param.\n1e9", "KV kB\n/token", "context\ntokens", "bits")
-    _print_table({"name": "word", **{heading: "number" for heading in headings}}, rows)
+    rows = [_model_row(entry) for entry in entries if entry["supported"]]
+    headings = ("total\n1e9", "active\n1e9", "KV kB\n/token", "state MB\n/sequence", "context\ntokens", "bits")
+    _print_what_fits({"name": "word", **{heading: "number" for heading in headings}}, rows)
     console = terminal()
-    console.print("\nLayouts not supported yet:")
-    for entry in entries:
-        if not entry["supported"]:
-            console.print(f"  {entry['name']}: {entry['reason']}", style="dim", markup=False)
+    text = "KV at 16 bits, of all layers: those with windows stop growing. * unverified architecture."
+    console.print(text if any(row[0].endswith(" *") for row in rows) else text.partition(" *")[0], style="dim")
+    refused = [entry for entry in entries if not entry["supported"]]
+    if refused:
+        console.print("\nLayouts not supported yet:")
+    for entry in refused:
+        console.print(f"  {entry['name']}: {entry['reason']}", style="dim", markup=False)
+
+
+def _model_row(entry: Entry) -> list[str]:
+    unverified = any(flag.startswith(UNVERIFIED) for flag in entry["flags"])
+    state = entry["state_bytes_per_sequence"]
+    return [
+        entry["name"] + (" *" if unverified else ""),
+        rounded_text(entry["parameters_total"] / 1e9),
+        rounded_text(entry["parameters_active"] / 1e9),
+        rounded_text(entry["kv_bytes_per_token_all_layers"] / 1e3),
+        rounded_text(state / 1e6) if state else "-",
+        number_text(entry["max_positions"]) if entry["max_positions"] else "-",
+        rounded_text(entry["weight_bits"]),
+    ]
 
 
 def _axes(entries: Sequence[Entry]) -> None:
@@ -157,10 +197,26 @@ def _print_entry(entry: Entry) -> None:
         if key == "figures":
             for field, figure in value.items():
                 console.print(_figure_lines(field, figure), markup=False)
+        elif key == "layers" and isinstance(value, list):
+            console.print("\n".join(["layers:", *map(_layer_line, value)]), markup=False)
+        elif key == "experts" and value is None:
+            console.print("experts: none, every weight is read by every token")
         elif key == "text":
             console.print(f"\n{value}", markup=False)
         elif value not in ("", [], {}):
             console.print(f"{key}: {_plain(value)}", markup=False)
+
+
+def _layer_line(group: Entry) -> str:
+    """One kind of layer with what distinguishes it."""
+    said = {"layers", "kind", "bytes_per_token"}
+    told = {
+        key: value
+        for key, value in group.items()
+        if key not in said and value not in (None, 0, False) and not (key in {"stride", "readers"} and value == 1)
+    }
+    grows = f"; {number_text(group['bytes_per_token'])} bytes/token at 16 bits" if group["bytes_per_token"] else ""
+    return f"  {group['layers']} {group['kind']}: {_plain(told)}{grows}"
 
 
 def _figure_lines(field: str, figure: Entry | None) -> str:

@@ -63,7 +63,7 @@ class BestDesigns:
         """Grid index of the best over all contexts, or None."""
         place = self.values["model"].index(model), self.values["hardware"].index(chip)
         ranked = np.where(self.index[place] == _NONE, np.inf, self.sign * self.value[place])
-        return int(self.index[place][int(np.argmin(ranked))]) if np.isfinite(ranked).any() else None
+        return int(self.index[place][int(np.argmin(ranked))]) if (ranked < np.inf).any() else None
 
 
 def best_designs(study: Study) -> BestDesigns | None:
@@ -90,7 +90,7 @@ def best_designs(study: Study) -> BestDesigns | None:
         if place == 0:
             value.flat[:] = _known(best, objective.sign)
             margins = {name: _known(least, objective.sign) for name, least in _margins(layout, found, by_column)}
-        limit = best + _TIE * np.abs(best)
+        limit = best + _TIE * np.where(np.isfinite(best), np.abs(best), np.float32(0))  # -inf: nothing can be better
         tied = (found <= limit[group]) & (found < LARGE)
         rows, limits = rows[tied], limits[tied]
         limits[:, place] = limit[group][tied]

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from kvwall.spaces.axes import Value
+from kvwall.sweep.endless import no_crossover
 from kvwall.sweep.report.choices import Choices
 from kvwall.sweep.report.laws import Computed, spread, study_values
 from kvwall.sweep.report.parts import LegendEntry, Panel, Plot, Section, Selector
@@ -64,8 +65,19 @@ def phase_section(choices: Choices) -> Section:
             "degree to see how far a remedy moves the walls. Weights are as published, no KV is offloaded.",
         ),
         (Panel(plots, (*choices.model_selector(), *_selectors(choices, grid, codes)), (*legend, *lines)),),
-        (*choices.ladder_note, *choices.cut),
+        (*_without_line(choices, maps), *choices.ladder_note, *choices.cut),
     )
+
+
+def _without_line(choices: Choices, maps: dict[Value, Computed]) -> Iterator[str]:
+    """Sentences about models that have no crossover line at some batches."""
+    records = dict(zip(choices.study.space.values("model"), choices.study.catalogue.models, strict=True))
+    for model, found in maps.items():
+        crossover, whose = found["crossover_context_bytes"], short_name(str(model))
+        if np.isinf(crossover).any():
+            yield f"{whose} has no crossover at some batches: {no_crossover(records[model]).removeprefix('never: ')}."
+        if (crossover == 0).any():
+            yield f"{whose} has no crossover at some batches: its recurrent state alone outweighs the weights read."
 
 
 def _grid(choices: Choices) -> _Grid:
