@@ -205,7 +205,12 @@ def _grid_batches(stored: xr.Dataset, names: Sequence[str]) -> Iterator[pa.Recor
     dims, shape = stored["status"].dims, stored["status"].shape
     outer = next(n for n in range(len(dims) + 1) if math.prod(shape[n:]) <= _POINTS_AT_ONCE)
     for corner in np.ndindex(shape[:outer]):
-        block = stored.isel(dict(zip(dims[:outer], corner, strict=True))).load()
+        try:
+            block = stored.isel(dict(zip(dims[:outer], corner, strict=True))).load()
+        except (OSError, RuntimeError) as fault:  # what HDF5 makes of a damaged shard
+            raise InputError(
+                f"a stored block cannot be read ({fault}): delete the folder's shards, and run `kvwall sweep` again"
+            ) from fault
         inner = dims[outer:]
         columns = [_arrow(stored[name], _spread(block[name], inner, shape[outer:])) for name in names]
         yield pa.RecordBatch.from_arrays(columns, names=list(names))

@@ -76,7 +76,8 @@ def _absent(single: SingleDesign, field: str) -> bool:
 
 
 def _no_source(single: SingleDesign, field: str) -> str:
-    return f'{field} of {single.inputs["hardware"]} has no source: give --assume {field}="{FIGURES[field].example}"'
+    written = f'--assume {field}="{FIGURES[field].example}"'
+    return f"{field} of {single.inputs['hardware']} has no source: give its true value, written like {written}"
 
 
 def why(single: SingleDesign) -> str:

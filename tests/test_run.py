@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,6 +91,25 @@ def test_a_second_run_finds_everything_done_and_changes_nothing(finished):
     assert again.points_per_second is None
     assert (again.feasible, again.admissible, again.front_size) == (first.feasible, first.admissible, first.front_size)
     assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_a_block_that_cannot_be_read_is_no_traceback(finished, tmp_path, capsys, monkeypatch):
+    def broken(dataset):
+        raise RuntimeError("NetCDF: HDF error")  # what the library makes of flipped bytes in a shard
+
+    monkeypatch.setattr(xr.Dataset, "load", broken)
+    out = str(tmp_path / "grid.parquet")
+    assert run(["export", str(finished[1]), "--to", "parquet", "--what", "grid", "--out", out]) == 2
+    assert "a stored block cannot be read (NetCDF: HDF error)" in capsys.readouterr().err
+
+
+def test_a_folder_whose_spec_says_nothing_is_refused(finished, tmp_path, capsys):
+    folder = tmp_path / "bare"
+    shutil.copytree(finished[1], folder)
+    (folder / "spec.json").write_text('{"a": 1}')
+    for command in (["export", str(folder), "--to", "csv", "--what", "grid"], ["report", str(folder)]):
+        assert run(command) == 2, command
+        assert "holds no spec" in capsys.readouterr().err
 
 
 def test_a_changed_study_is_refused_with_the_difference(finished):

@@ -39,7 +39,7 @@ def read_spec(folder: Path) -> dict[str, Any]:
         spec = json.loads(path.read_bytes())
     except (OSError, ValueError) as fault:
         raise InputError(f"{path} cannot be read ({fault}): delete {folder}, or choose another with --out") from fault
-    if not isinstance(spec, dict):
+    if not isinstance(spec, dict) or not {"axes", "dims"} <= spec.keys():
         raise InputError(f"{path} holds no spec: delete {folder}, or choose another with --out")
     return spec
 
