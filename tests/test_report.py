@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import shutil
 import subprocess
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -36,39 +34,9 @@ from kvwall.sweep.report.style import chip_places
 from kvwall.sweep.store import open_front
 from kvwall.sweep.study import Study
 from tests.finished_sweeps import NOTHING, ONE_DESIGN, TWO_CHIPS, TWO_MODELS, swept, swept_single
+from tests.page import Elements, numbers, read, text_of
 
 ASSUME = {"host_link_bandwidth": "64 GB/s"}
-
-
-class Elements(HTMLParser):
-    """Collects every element with its attributes, and the figures' JSON."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.figures: dict[str, dict[str, Any]] = {}
-        self.text: list[str] = []
-        self._inside = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        attributes = dict(attrs)
-        self.elements.append((tag, attributes))
-        self._inside = f"{tag} {attributes.get('id', '')}"
-
-    def handle_endtag(self, tag: str) -> None:
-        self._inside = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._inside.startswith("script ") and self._inside.endswith("-data"):
-            self.figures[self._inside.removeprefix("script ").removesuffix("-data")] = json.loads(data)
-        elif not self._inside.startswith(("script", "style")):
-            self.text.append(data)
-
-
-def read(page: Path) -> Elements:
-    parser = Elements()
-    parser.feed(page.read_text(encoding="utf-8"))
-    return parser
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +52,6 @@ def page(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def elements(page: Path) -> Elements:
     return read(page)
-
-
-def text_of(elements: Elements) -> str:
-    return " ".join(" ".join(elements.text).split())
 
 
 def test_the_page_lies_in_the_folder_and_is_small_enough_to_mail(folder: Path, page: Path) -> None:
@@ -180,13 +144,6 @@ def test_nothing_admissible_is_not_a_best_design() -> None:
     assert found is not None
     assert (found.index == -1).all()
     assert np.isnan(found.value).all()
-
-
-def numbers(array: Any) -> list[float]:
-    """A trace's numbers, whether written as a list or packed."""
-    if isinstance(array, dict):
-        return [float(value) for value in np.frombuffer(base64.b64decode(array["bdata"]), np.dtype(array["dtype"]))]
-    return [float("nan") if value is None else float(value) for value in array]
 
 
 def test_speedups_are_those_of_evaluate(elements: Elements) -> None:

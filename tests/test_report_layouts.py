@@ -18,7 +18,7 @@ from kvwall.sweep.report.best import best_designs
 from kvwall.sweep.store import open_front, open_results
 from kvwall.sweep.study import Study
 from tests.finished_sweeps import swept
-from tests.test_report import Elements, numbers, read, text_of
+from tests.page import Elements, numbers, read, text_of
 
 MAMBA = "mistralai/Mamba-Codestral-7B-v0.1"
 SCOUT = "meta-llama/Llama-4-Scout-17B-16E-Instruct"
