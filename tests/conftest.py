@@ -7,7 +7,10 @@ other broadcast goes wrong is shown in `tests/test_register.py`: a grid holds th
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import pytest
@@ -15,6 +18,14 @@ import pytest
 from tests.designs import Designs, draw_designs
 
 jax.config.update("jax_debug_nans", True)
+
+# Many tests compile the same kernel, some in processes of their own: compiled once a run. Each user has an own folder.
+KERNELS = str(Path(tempfile.gettempdir()) / f"kvwall-test-kernels-{os.getuid()}")
+LEAST_SECONDS = 0.3
+jax.config.update("jax_compilation_cache_dir", KERNELS)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
+os.environ["JAX_COMPILATION_CACHE_DIR"] = KERNELS
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = str(LEAST_SECONDS)
 
 
 @pytest.fixture(scope="session")
