@@ -144,10 +144,11 @@ def evaluate(design: Design, task: str) -> Evaluation:
     """Every metric and label of a design, or of a grid of designs; pure and differentiable."""
     step = evaluate_step(design)
     register = metric_register(task)
+    sourced = {needs: needs(design) for needs in {metric.sourced for metric in register.values()}}
     return Evaluation(
         metrics={name: metric.law(design, step) for name, metric in register.items()},
         labels={name: label.law(design, step) for name, label in LABELS.items()},
-        sourced={name: metric.sourced(design) for name, metric in register.items()},
+        sourced={name: sourced[metric.sourced] for name, metric in register.items()},
     )
 
 

@@ -22,7 +22,6 @@ Flag: TypeAlias = jax.Array | bool
 Code: TypeAlias = jax.Array | int
 
 Bytes: TypeAlias = Annotated[Real, "byte"]
-BytesPerToken: TypeAlias = Annotated[Real, "byte"]
 Seconds: TypeAlias = Annotated[Real, "s"]
 PerSecond: TypeAlias = Annotated[Real, "s-1"]
 Flop: TypeAlias = Annotated[Real, "FLOP"]

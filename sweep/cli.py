@@ -71,12 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         code = _UNREAD
     except OSError as error:
-        _complain([f"the answer could not be written: {error.strerror or error}"])
-        code = _WRONG_INPUT
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = _unwritten(error)
+        _silence()
     if code == _UNREAD:
-        # The reader has gone; Python flushes once more on exit and would complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
     sys.exit(code)
 
 
@@ -96,13 +94,23 @@ def run(arguments: Sequence[str]) -> int:
     except _USAGE_ERRORS as error:
         _complain([error.format_message()])
         return _WRONG_INPUT
-    except OSError as error:  # the answer could not be written: /dev/full, a closed descriptor
-        _complain([f"the answer could not be written: {error.strerror or error}"])
-        return _WRONG_INPUT
+    except OSError as error:
+        return _unwritten(error)
     if code == _INTERRUPTED:
         goes_on = ": the same command goes on from there" if _GOES_ON & set(arguments) else ""
         _complain([f"interrupted{goes_on}"])
     return code if isinstance(code, int) else 0
+
+
+def _unwritten(error: OSError) -> int:
+    """The exit code where the answer could not be written: /dev/full, a closed descriptor."""
+    _complain([f"the answer could not be written: {error.strerror or error}"])
+    return _WRONG_INPUT
+
+
+def _silence() -> None:
+    """Send the rest of stdout nowhere: its reader has gone, and Python flushes once more on exit and would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:

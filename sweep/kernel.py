@@ -157,11 +157,11 @@ class RowReducer:
         found = self._problem.evaluation(self.layout.positions(rows, jnp.arange(shape[1], dtype=jnp.int32)[None, :]))
         feasible, admissible, rejected = masks(self._problem, found)
         batch = Reduction(shape)
-        any_feasible = batch.add("sum", feasible)
-        any_admissible = batch.add("sum", admissible)
-        refused = [batch.add("sum", one) for one in rejected]
+        any_feasible = batch.count(feasible)
+        any_admissible = batch.count(admissible)
+        refused = [batch.count(one) for one in rejected]
         counts = [
-            batch.add("sum", jnp.logical_and(found.labels[name] == code, counted(name, found)))
+            batch.count(jnp.logical_and(found.labels[name] == code, counted(name, found)))
             for name in COUNTED_LABELS
             for code in range(1, len(LABELS[name].meanings))
         ]
@@ -179,7 +179,7 @@ class RowReducer:
         if self.histogram is None:
             return []
         value, counts = found.metrics[self.histogram], jnp.logical_and(feasible, found.sourced[self.histogram])
-        return [batch.add("sum", jnp.logical_and(counts, value >= edges[place])) for place in range(BINS)]
+        return [batch.count(jnp.logical_and(counts, value >= edges[place])) for place in range(BINS)]
 
     def _masked(self, found: Evaluation, name: str) -> tuple[Any, Any]:
         return found.metrics[name], found.sourced[name]

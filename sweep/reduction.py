@@ -41,12 +41,12 @@ class Reduction:
         self._pending: list[Any] = []
         self._results: list[Any] = []
 
-    def add(self, kind: str, flag: Any) -> int:
+    def count(self, flag: Any) -> int:
         """Count points where `flag` holds."""
         if np.shape(flag)[-1:] in {(1,), ()}:
             rows, columns = self._shape
             return self._later(lambda: jnp.broadcast_to(jnp.asarray(flag), (rows, 1))[:, 0] * columns)
-        return self._full(kind, (flag,), lambda: jnp.asarray(flag, jnp.int32))
+        return self._full("sum", (flag,), lambda: jnp.asarray(flag, jnp.int32))
 
     def extreme(self, kind: str, value: tuple[Any, Any], mask: Any, counted: int) -> int:
         """Least or greatest value over points in `mask` (of which `counted` is the count) that are sourced."""

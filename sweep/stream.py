@@ -218,10 +218,7 @@ class Stream:
         """Look into rows that may hold points of the front, most promising first; how many were looked into."""
         if not self.problem.objectives:
             return 0
-        exact = np.array(
-            [not self.depends[objective.metric] & set(self.first.columns) for objective in self.problem.objectives]
-        )
-        absolute = np.array([self._rounding(objective.metric) for objective in self.problem.objectives], np.float32)
+        exact, absolute = self._comparison
         searched = 0
         rows = np.flatnonzero(found.admissible[:, 0] > 0)
         rows = rows[np.argsort(found.best[rows, 0], kind="stable")]
@@ -234,8 +231,13 @@ class Stream:
                 front.add(values, index)
         return searched
 
-    def _rounding(self, metric: str) -> float:
-        return metric_register(self.problem.task)[metric].rounding
+    @cached_property
+    def _comparison(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Per objective: whether it is one number per row, and what float32 may be off by beyond a relative error."""
+        register = metric_register(self.problem.task)
+        metrics = [objective.metric for objective in self.problem.objectives]
+        exact = [not self.depends[name] & set(self.first.columns) for name in metrics]
+        return np.array(exact), np.array([register[name].rounding for name in metrics], np.float32)
 
     def _summary(self, by_row: Tally, by_column: Tally) -> Summary:
         low, high = by_row.extremes(self.depends)

@@ -36,16 +36,19 @@ class Tally:
         self.rejected: _Array = np.zeros(0, np.int64)
         self.above: _Array = np.zeros(0, np.int64)
 
+    @property
+    def _by_dim(self) -> Mapping[str, dict[str, _Array]]:
+        """What is kept along dimensions."""
+        return {"low": self.low, "high": self.high, "counts": self.counts}
+
     def arrays(self) -> dict[str, _Array]:
         """All there is, by name."""
-        by_dim: dict[str, dict[str, _Array]] = {"low": self.low, "high": self.high, "counts": self.counts}
-        found = {f"{kind}.{dim}": array for kind, table in by_dim.items() for dim, array in table.items()}
+        found = {f"{kind}.{dim}": array for kind, table in self._by_dim.items() for dim, array in table.items()}
         return found | {name: getattr(self, name) for name in self._SINGLE}
 
     def restore(self, arrays: Mapping[str, _Array]) -> None:
         """Go back to what `arrays` gave."""
-        tables: dict[str, dict[str, _Array]] = {"low": self.low, "high": self.high, "counts": self.counts}
-        for kind, table in tables.items():
+        for kind, table in self._by_dim.items():
             for dim in table:
                 table[dim] = arrays[f"{kind}.{dim}"]
         for name in self._SINGLE:

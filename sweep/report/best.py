@@ -20,6 +20,7 @@ from kvwall.spaces.axes import Value
 from kvwall.spaces.space import Space
 from kvwall.sweep.kernel import Problem, compile_options, masks
 from kvwall.sweep.layout import MOST_COLUMNS, Layout
+from kvwall.sweep.run import problem_of
 from kvwall.sweep.study import Study
 
 LARGE = np.float32(np.inf)
@@ -74,7 +75,7 @@ def best_designs(study: Study) -> BestDesigns | None:
     space = study.space
     if space.size > MOST_POINTS:
         return None
-    problem = Problem(study.columns(), study.task, study.objectives, study.constraints)
+    problem = problem_of(study)
     layout = Layout(space, _columns(study))
     rows = np.arange(layout.row_count)
     shape = tuple(len(space[name]) for name in GROUPED)
