@@ -5,12 +5,10 @@ from __future__ import annotations
 from kvwall.spaces.units import Bytes, Flop, Joules, Real
 
 
-def step_energy(
-    hbm: Bytes, memory_energy: Real, tier: Bytes, link_energy: Real, flop: Flop, flop_energy: Real
-) -> Joules:
-    """Joules of memory traffic, host-link traffic and arithmetic; energies in J/byte and J/FLOP.
+def step_energy(*parts: tuple[Bytes | Flop, Real]) -> Joules:
+    """Joules of memory traffic, link traffic and arithmetic: amounts, each with its energy in J/byte or J/FLOP.
 
-    >>> step_energy(1e9, 2e-11, 0.0, 0.0, 1e12, 1e-12)
+    >>> step_energy((1e9, 2e-11), (1e12, 1e-12))
     1.02
     """
-    return hbm * memory_energy + tier * link_energy + flop * flop_energy
+    return sum(amount * energy for amount, energy in parts)

@@ -7,12 +7,13 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from kvwall.objectives.kv import Cache, index_bytes, state_bytes
+from kvwall.objectives.kv import Cache
 from kvwall.spaces.design import NO_LIMIT
-from kvwall.spaces.units import Bytes, Tokens
+from kvwall.spaces.units import Bytes, Count, Tokens
 
-_KINKS_PER_GROUP = 4
-"""Where the bytes of one group of stores bend: pinned tokens, residual window, window, top-k."""
+_KINKS_PER_GROUP = 5
+"""Where the bytes of one group of stores bend: pinned tokens, residual window, window, the end of a common prefix in
+that window, top-k."""
 
 _JUST_PAST = 1e-6
 """Relative distance that tells two sides of a bend apart in float32."""
@@ -67,17 +68,34 @@ def context_stored_in(size: Bytes, cache: Cache) -> Tokens:
 
 def _only_store_filled(size: Bytes, cache: Cache) -> Tokens:
     """The closed form for a model whose stores are all alike."""
-    groups, window = cache.groups, jnp.sum(cache.recent, axis=0)
-    layers = jnp.sum(groups.layers, axis=0)
-    entry = jnp.sum(cache.entry + index_bytes(groups), axis=0)
-    full_entry = jnp.sum(cache.full_entry + index_bytes(groups), axis=0)
+    groups = cache.groups
+    layers = jnp.sum(groups.layers, axis=0) * (1 + cache.draft_layers) / cache.token_ranks
+    entry, full_entry = (jnp.sum(each + cache.guide, axis=0) for each in (cache.entry, cache.full_entry))
+    recent, stride = jnp.sum(cache.recent, axis=0), jnp.sum(groups.stride, axis=0)
+    window = jnp.min(groups.window, axis=0)
     growing = jnp.logical_and(layers > 0, entry > 0)
-    each = jnp.maximum(size - state_bytes(groups, cache.devices), 0.0) / jnp.where(growing, layers, 1.0)
-    beyond = jnp.maximum(each - full_entry * window, 0.0) / jnp.where(growing, entry, 1.0)
-    held = jnp.minimum(each / jnp.where(growing, full_entry, 1.0), window) + beyond
-    kept = held * jnp.sum(groups.stride, axis=0)
+    each = jnp.maximum(size - cache.state, 0.0) / jnp.where(growing, layers, 1.0)
+    spared = cache.prefix_share * cache.stored_saving
+    early, late = full_entry - entry * spared, entry * (1 - spared)  # bytes per entry within and past the residual
+    within = jnp.minimum(each / jnp.where(growing, early, 1.0), recent)
+    past = jnp.maximum(each - early * recent, 0.0) / jnp.where(growing, late, 1.0)
+    kept = (within + past) * stride
     retention = jnp.where(jnp.all(groups.evictable, axis=0), cache.retention, 1.0)
     context = jnp.minimum(kept, cache.pinned) + jnp.maximum(kept - cache.pinned, 0.0) / retention
-    endless = jnp.logical_or(jnp.logical_not(growing), context >= jnp.min(groups.window, axis=0))
-    fits = size >= state_bytes(groups, cache.devices)
-    return jnp.where(endless, jnp.where(fits, jnp.inf, 0.0), context)
+    full = jnp.logical_and(window < NO_LIMIT, context >= window)
+    leaving = entry / stride * cache.stored_saving * (1 - cache.prefix_share)  # the prefix leaves the window
+    over = each - sequence_in_window(early, late, recent, window / stride)
+    further = window + jnp.maximum(over, 0.0) / jnp.where(leaving > 0, leaving, 1.0)
+    gone = further * (1 - cache.prefix_share) >= window
+    endless = jnp.logical_or(jnp.logical_not(growing), full & (gone | (leaving <= 0)))
+    fits = size >= cache.state
+    return jnp.where(endless, jnp.where(fits, jnp.inf, 0.0), jnp.where(full, further, context))
+
+
+def sequence_in_window(early: Bytes, late: Bytes, recent: Count, held: Count) -> Bytes:
+    """Bytes of the entries of a full window, the first `recent` at one size and the others at another.
+
+    >>> float(sequence_in_window(4.0, 1.0, 10.0, 100.0))
+    130.0
+    """
+    return early * jnp.minimum(recent, held) + late * jnp.maximum(held - recent, 0.0)

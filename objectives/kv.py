@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 
-from kvwall.spaces.design import Eviction, Groups, KVFormat
-from kvwall.spaces.units import Bits, Bytes, Count, Ratio, Tokens
+from kvwall.objectives import prefix, sparse_read
+from kvwall.spaces.design import Design, Groups, KVFormat
+from kvwall.spaces.units import Bits, Bytes, Count, Flag, Ratio, Tokens
 
 FULL_BITS = 16.0
 """Precision of the residual window, and the one at which quantization ends."""
@@ -48,11 +49,15 @@ def held_tokens(context: Tokens, window: Tokens) -> Tokens:
     return jnp.minimum(context, window)
 
 
+def restarted(context: Tokens, groups: Groups) -> Flag:
+    """Whether attention is in chunks and the first is full."""
+    return jnp.logical_and(groups.chunked, context > groups.window)
+
+
 def attended_tokens(context: Tokens, groups: Groups) -> Tokens:
     """Tokens a step may read: those held; of chunks that restart, half a chunk on average once one is full."""
     held = held_tokens(context, groups.window)
-    restarted = jnp.logical_and(groups.chunked, context > groups.window)
-    return jnp.where(restarted, (groups.window + 1) / 2, held)
+    return jnp.where(restarted(context, groups), (groups.window + 1) / 2, held)
 
 
 def entries(tokens: Tokens, kept_fraction: Ratio, groups: Groups) -> Count:
@@ -96,13 +101,27 @@ class Cache:
 
     groups: Groups
     devices: Count
+    """That tensor parallelism spreads heads over."""
+    token_ranks: Count
+    """That divide the tokens of a sequence: everything per token, not the recurrent state."""
     entry: Bytes
     """Per group, as `entry_bytes`, quantized."""
     full_entry: Bytes
     """Per group, at 16 bits."""
+    guide: Bytes
+    """Per group and entry, what tells which entries to read: a sparse index, and page metadata of read sparsity."""
     residual_window: Tokens
     retention: Ratio
     pinned: Tokens
+    read_fraction: Ratio
+    prefix_share: Ratio
+    stored_saving: Ratio
+    """Of a common prefix, the share that a sequence need not store: 1 - 1/copies."""
+    read_saving: Ratio
+    draft_layers: Ratio
+    """Layers of a draft per decoder layer, which keep KV of their own."""
+    draft_reads: Ratio
+    """Passes over those layers in a step."""
 
     @property
     def recent(self) -> Count:
@@ -113,44 +132,84 @@ class Cache:
         """Share of a context's tokens that eviction keeps."""
         return kept_fraction(self.retention, self.pinned, context)
 
-    def stored(self, context: Tokens) -> Bytes:
-        """KV bytes of a sequence of this context."""
+    def shared_entries(self, context: Tokens) -> Count:
+        """Per group, held entries that belong to a common prefix."""
+        tokens = prefix.shared_tokens(context, self.prefix_share, self.groups.window)
+        return entries(tokens, self.kept_fraction(context), self.groups)
+
+    def growing(self, context: Tokens) -> Bytes:
+        """KV bytes of a sequence of this context, without draft and recurrent state, before tokens are divided."""
         groups = self.groups
         held = entries(held_tokens(context, groups.window), self.kept_fraction(context), groups)
-        bytes_held = sequence_bytes(held, self.entry, self.full_entry, self.recent) + index_bytes(groups) * held
-        return jnp.sum(groups.layers * bytes_held, axis=0) + state_bytes(groups, self.devices)
+        bytes_held = sequence_bytes(held, self.entry, self.full_entry, self.recent) + self.guide * held
+        spared = (self.entry + self.guide) * (self.shared_entries(context) * self.stored_saving)
+        return jnp.sum(groups.layers * (bytes_held - spared), axis=0)
+
+    def stored(self, context: Tokens) -> Bytes:
+        """KV bytes of a sequence of this context."""
+        return self.growing(context) * (1 + self.draft_layers) / self.token_ranks + self.state
+
+    @property
+    def state(self) -> Bytes:
+        """Bytes of a sequence's recurrent state."""
+        return state_bytes(self.groups, self.devices)
 
     def read_entries(self, context: Tokens) -> tuple[Count, Count]:
         """Per group: (entries read, entries whose index is read) by a step at this context."""
         groups = self.groups
         seen = entries(attended_tokens(context, groups), self.kept_fraction(context), groups)
-        return jnp.minimum(seen, groups.top_k), seen
+        return jnp.minimum(seen * sparse_read.fraction_read(self.read_fraction, groups), groups.top_k), seen
 
     def read(self, context: Tokens) -> Bytes:
         """KV bytes a step reads for a sequence of this context, the recurrent state included."""
         groups = self.groups
         chosen, seen = self.read_entries(context)
-        bytes_read = sequence_bytes(chosen, self.entry, self.full_entry, self.recent)
-        bytes_read = bytes_read + index_bytes(groups) * seen
-        return jnp.sum(groups.layers * groups.readers * bytes_read, axis=0) + state_bytes(groups, self.devices)
+        bytes_read = sequence_bytes(chosen, self.entry, self.full_entry, self.recent) + self.guide * seen
+        shared = jnp.where(restarted(context, groups), 0.0, self.shared_entries(context))
+        of_shared = self.entry * chosen / jnp.where(seen > 0, seen, 1.0) + self.guide
+        bytes_read = bytes_read - of_shared * (shared * self.read_saving)
+        each = jnp.sum(groups.layers * groups.readers * bytes_read, axis=0)
+        return each * (1 + self.draft_reads) / self.token_ranks + self.state
 
-    def written(self) -> Bytes:
-        """KV bytes a step writes for a sequence: one token's share of an entry, and the state."""
+    def written(self, tokens: Count) -> Bytes:
+        """KV bytes a step writes for a sequence: so many tokens' share of an entry, and the state."""
         groups = self.groups
-        new = jnp.where(self.residual_window > 0, self.full_entry, self.entry) + index_bytes(groups)
-        return jnp.sum(groups.layers * new / groups.stride, axis=0) + state_bytes(groups, self.devices)
+        new = jnp.where(self.residual_window > 0, self.full_entry, self.entry) + self.guide
+        each = jnp.sum(groups.layers * new / groups.stride, axis=0)
+        return tokens * each * (1 + self.draft_layers) / self.token_ranks + self.state
 
 
-def cache_of(groups: Groups, devices: Count, kv_format: KVFormat, eviction: Eviction) -> Cache:
-    """The cache that a KV format and an eviction policy make of a model's stores."""
-    key_bits, value_bits = stored_bits(kv_format.key_bits, kv_format), stored_bits(kv_format.value_bits, kv_format)
-    full = (jnp.maximum(kv_format.key_bits, FULL_BITS), jnp.maximum(kv_format.value_bits, FULL_BITS))
+def cache_of(design: Design, resident: Count, active: Count) -> Cache:
+    """The cache that a design's remedies make of its model's stores.
+
+    Args:
+        design: the design.
+        resident: sequences that a device keeps, which may have prefixes in common.
+        active: those of them that decode.
+    """
+    groups, form, prefixes = design.model.groups, design.kv_format, design.prefix
+    devices, read_fraction = design.parallel.tensor, design.sparse_read.fraction
+    key_bits, value_bits = stored_bits(form.key_bits, form), stored_bits(form.value_bits, form)
+    full = (jnp.maximum(form.key_bits, FULL_BITS), jnp.maximum(form.value_bits, FULL_BITS))
+    metadata = sparse_read.metadata_bytes(
+        groups, device_heads(groups, devices), read_fraction, design.paging.block_size
+    )
+    drafts = design.speculation.draft_tokens
+    read_copies = jnp.where(prefixes.aware, prefix.copies(prefixes.group, active), 1.0)
     return Cache(
         groups=groups,
         devices=devices,
+        token_ranks=design.parallel.context,
         entry=entry_bytes(groups, devices, key_bits, value_bits),
         full_entry=entry_bytes(groups, devices, *full),
-        residual_window=kv_format.residual_window,
-        retention=eviction.retention,
-        pinned=eviction.sink_tokens + eviction.recent_tokens,
+        guide=index_bytes(groups) + metadata,
+        residual_window=form.residual_window,
+        retention=design.eviction.retention,
+        pinned=design.eviction.sink_tokens + design.eviction.recent_tokens,
+        read_fraction=read_fraction,
+        prefix_share=prefixes.share,
+        stored_saving=prefix.saving(prefix.copies(prefixes.group, resident)),
+        read_saving=prefix.saving(read_copies),
+        draft_layers=jnp.where(drafts > 0, 1 / design.model.layers, 0.0),
+        draft_reads=drafts / design.model.layers,
     )

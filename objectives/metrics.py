@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from kvwall.objectives import capacity, cost, energy, inverse, kv, quality, status, time, wall
+from kvwall.objectives import collectives, cost, energy, kv, parallel, prefill, quality, status, tiers, time, wall
 from kvwall.objectives.compute import ffn_format_bits, uses_4_bit, uses_16_bit
 from kvwall.objectives.step import Step
 from kvwall.spaces.design import Design
 from kvwall.spaces.units import (
     Bytes,
+    BytesPerSecond,
     Code,
     Count,
     FlopPerByte,
@@ -28,63 +29,89 @@ from kvwall.spaces.units import (
 
 def time_per_output_token(design: Design, step: Step) -> Seconds:
     """Time per output token (TPOT)."""
-    return step.time
+    return step.time / step.load.yielded
 
 
 def tokens_per_second(design: Design, step: Step) -> PerSecond:
     """Output tokens per second of the replica."""
-    return design.workload.batch * tokens_per_second_per_user(design, step)
+    return step.load.active * tokens_per_second_per_user(design, step)
 
 
 def tokens_per_second_per_device(design: Design, step: Step) -> PerSecond:
     """Output tokens per second and device."""
-    return tokens_per_second(design, step) / design.parallel.tensor
+    return tokens_per_second(design, step) / parallel.replica_devices(design.parallel)
 
 
 def tokens_per_second_per_user(design: Design, step: Step) -> PerSecond:
     """Output tokens per second that each sequence sees."""
-    return 1 / step.time
+    return step.load.yielded / step.time
+
+
+def time_to_first_token(design: Design, step: Step) -> Seconds:
+    """Time to first token (TTFT) of one prompt of `context` tokens, alone on the replica."""
+    return prefill.time_to_first_token(design, step.ledger.cache)
 
 
 def weight_bytes_read(design: Design, step: Step) -> Bytes:
     """Weight bytes read per step."""
-    return design.parallel.tensor * step.ledger.weights_read
+    return parallel.stage_devices(design.parallel) * step.ledger.weights_read
 
 
 def kv_bytes_read(design: Design, step: Step) -> Bytes:
     """KV bytes read per step, from all tiers."""
-    return design.parallel.tensor * step.ledger.kv_read
+    return parallel.stage_devices(design.parallel) * step.ledger.kv_read
 
 
 def kv_bytes_stored(design: Design, step: Step) -> Bytes:
     """KV bytes stored when the output is complete, in all tiers."""
-    return design.parallel.tensor * step.ledger.kv_stored
+    return parallel.stage_devices(design.parallel) * step.ledger.kv_stored
 
 
 def kv_bytes_reserved(design: Design, step: Step) -> Bytes:
-    """KV bytes reserved: pages of one token reserve what they store."""
-    return kv_bytes_stored(design, step)
+    """KV bytes reserved when the output is complete, in all tiers: whole blocks, or the longest sequence at once."""
+    return parallel.attention_devices(design.parallel) * (design.workload.batch * step.memory.reserved)
 
 
 def memory_margin(design: Design, step: Step) -> Bytes:
-    """Memory left on the fullest device; negative = does not fit."""
+    """Memory left on the fullest device, or in its part of a tier; negative = does not fit."""
     return step.memory.margin
 
 
 def max_batch(design: Design, step: Step) -> Count:
     """Most sequences that fit at this context."""
-    return capacity.max_batch(step.memory.room, step.memory.per_sequence)
+    return step.memory.max_batch
 
 
 def max_context(design: Design, step: Step) -> Tokens:
     """Longest context that fits at this batch; infinite where KV in HBM does not grow."""
-    in_hbm = 1 - design.placement.host
-    room = capacity.room_per_sequence(step.memory.room, design.workload.batch, step.memory.activations)
-    share = jnp.where(in_hbm > 0, in_hbm, 1.0)
-    fitting = inverse.context_stored_in(room / share, step.ledger.cache)
-    limited = capacity.max_context(fitting, design.workload.output_tokens)
-    unlimited = jnp.where(room > 0, jnp.inf, 0.0)
-    return jnp.where(in_hbm > 0, limited, unlimited)
+    return step.memory.max_context
+
+
+def messages_per_step(design: Design, step: Step) -> Count:
+    """Messages between devices that wait for each other in a step."""
+    return collectives.messages_in_step(design)
+
+
+def reload_time(design: Design, step: Step) -> Seconds:
+    """Time to reload a sequence's KV from the placed tiers, or from host memory where none is placed."""
+    cached = step.ledger.cache.stored(design.workload.context)
+    chip, placed = design.hardware, tiers.placed_fraction(design.placement)
+    some = placed > 0
+    slowest = tiers.slowest_transfer(cached, design.placement, chip) / jnp.where(some, placed, 1.0)
+    return jnp.where(some, slowest, cached / chip.host.bandwidth.value)
+
+
+def break_even_bandwidth(design: Design, step: Step) -> BytesPerSecond:
+    """Link bandwidth of a device above which reloading a sequence's KV is faster than computing it again."""
+    cache = step.ledger.cache
+    recompute = prefill.prefill_time(design, cache, 0.0)
+    return prefill.break_even_bandwidth(cache.stored(design.workload.context), recompute)
+
+
+def break_even_context(design: Design, step: Step) -> Tokens:
+    """Context above which reloading a sequence's KV is faster than computing it again; infinite where it never is."""
+    linear, quadratic = prefill.compute_parts(design, step.ledger.cache)
+    return prefill.break_even_context(design.workload.context, reload_time(design, step), linear, quadratic)
 
 
 def arithmetic_intensity(design: Design, step: Step) -> FlopPerByte:
@@ -108,30 +135,35 @@ def gemm_peak(design: Design) -> FlopPerSecond:
 def energy_per_token(design: Design, step: Step) -> Joules:
     """Energy of traffic and arithmetic per output token, without idle power."""
     chip, ledger = design.hardware, step.ledger
+    streamed = jnp.where(design.placement.parked, 0.0, ledger.kv_read)
+    placed = tiers.placed_tiers(design.placement, chip)
     per_device = energy.step_energy(
-        ledger.hbm_bytes,
-        chip.memory_energy.value,
-        ledger.tier_read,
-        chip.link_energy.value,
-        ledger.flop,
-        chip.flop_energy.value,
+        (ledger.hbm_bytes, chip.memory_energy.value),
+        *((fraction * streamed, tier.energy.value) for fraction, tier in placed),
+        (ledger.flop, chip.flop_energy.value),
     )
-    return per_device * design.parallel.tensor / design.workload.batch
+    return per_device * parallel.stage_devices(design.parallel) / tokens_per_step(design, step)
+
+
+def tokens_per_step(design: Design, step: Step) -> Count:
+    """Output tokens of a step, all sequences."""
+    return step.load.active * step.load.yielded
 
 
 def cost_per_million_tokens(design: Design, step: Step) -> Usd:
     """USD per million output tokens, the replica always busy."""
-    return cost.token_cost(design.parallel.tensor, design.usd_per_second.value, step.time, design.workload.batch)
+    devices = parallel.replica_devices(design.parallel)
+    return cost.token_cost(devices, design.usd_per_second.value, step.time, tokens_per_step(design, step))
 
 
 def crossover_context_bytes(design: Design, step: Step) -> Tokens:
     """Context at which a step reads as many KV bytes as weight bytes; infinite where it never does."""
-    return wall.crossover_context(step.ledger.weights_read, design.workload.batch, step.ledger.cache)
+    return wall.crossover_context(step.ledger.weights_read, step.load.mean_sequences, step.ledger.cache)
 
 
 def regime_distance(design: Design, step: Step) -> Ratio:
     """ln(longest resource time / second longest)."""
-    return time.regime_distance(step.time, time.second_longest(step.times))
+    return time.regime_distance(time.longest(step.times), time.second_longest(step.times))
 
 
 def task_loss(design: Design, step: Step, *, rows: tuple[int, ...], upper: bool) -> Ratio:
@@ -141,7 +173,7 @@ def task_loss(design: Design, step: Step, *, rows: tuple[int, ...], upper: bool)
     losses = compose(
         design.kv_format.key_bits,
         design.kv_format.value_bits,
-        step.ledger.kept_fraction,
+        step.ledger.kept_fraction * design.sparse_read.fraction,  # what is not read is at worst as if it were evicted
         jnp.where(bits > 0, bits, kv.FULL_BITS),  # the checkpoint as published is its own reference
         quality.rows_of(design.quality, rows),
     )
@@ -160,11 +192,9 @@ def bound_by(design: Design, step: Step) -> Code:
 
 def regime(design: Design, step: Step) -> Code:
     """The regime of the step."""
-    in_hbm = (1 - design.placement.host) * step.ledger.kv_read + step.ledger.kv_written
-    return wall.regime(bound_by(design, step), step.ledger.weights_read, in_hbm)
+    return wall.regime(bound_by(design, step), step.ledger.weights_read, step.ledger.kv_in_hbm)
 
 
 def design_status(design: Design, step: Step) -> Code:
     """Ok, or why not."""
-    possible = status.layout_possible(design.model.groups, design.parallel.tensor, design.hardware.scale_up_domain)
-    return status.status(possible, status.step_sourced(design), step.memory.margin)
+    return status.status(status.layout_possible(design), status.step_sourced(design), step.memory.margin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import jax
@@ -32,6 +32,8 @@ class Metric:
     evidence: str = "derived"
     rounding: float = 0.0
     """What float32 may be off by, beyond a relative error, where the metric is a difference of larger numbers."""
+    summarised: bool = True
+    """Whether every sweep keeps its extremes; a detail's are kept where a study names it."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,10 @@ def _metric(law: Callable[..., Real], sourced: Callable[[Design], Flag], roundin
     return Metric(law.__name__, law, sourced, unit_of(law), _first_sentence(law), rounding=rounding)
 
 
+def _detail(law: Callable[..., Real], sourced: Callable[[Design], Flag]) -> Metric:
+    return replace(_metric(law, sourced), summarised=False)
+
+
 def _first_sentence(law: Callable[..., object]) -> str:
     return (law.__doc__ or "").strip().split("\n")[0].rstrip(".")
 
@@ -90,12 +96,17 @@ _STEP_METRICS = (
     _metric(metrics.memory_margin, status.always, rounding=1e6),
     _metric(metrics.max_batch, status.always, rounding=1.0),
     _metric(metrics.max_context, status.always, rounding=1.0),
+    _metric(metrics.time_to_first_token, status.step_sourced),
     _metric(metrics.arithmetic_intensity, status.always),
     _metric(metrics.ridge_point, status.ridge_sourced),
     _metric(metrics.energy_per_token, status.energy_sourced),
     _metric(metrics.cost_per_million_tokens, status.cost_sourced),
     _metric(metrics.crossover_context_bytes, status.always),
     _metric(metrics.regime_distance, status.step_sourced, rounding=1e-5),
+    _detail(metrics.messages_per_step, status.always),
+    _detail(metrics.reload_time, status.reload_sourced),
+    _detail(metrics.break_even_bandwidth, status.step_sourced),
+    _detail(metrics.break_even_context, status.reload_sourced),
 )
 
 _LABELS = (
@@ -110,7 +121,6 @@ STATUS_OK = status.STATUSES.index("ok")
 TASK_NAMES = (*TASKS, "retrieval")
 
 NOT_BUILT: Mapping[str, str] = {
-    "time_to_first_token": "prefill is not modelled yet",
     "kv_pool_bytes": "engine memory profiles are not modelled yet",
     "kv_pool_blocks": "engine memory profiles are not modelled yet",
     "kv_pool_tokens": "engine memory profiles are not modelled yet",

@@ -6,40 +6,57 @@ from functools import reduce
 
 import jax.numpy as jnp
 
-from kvwall.objectives import compute, wall
-from kvwall.spaces.design import Design, Groups
-from kvwall.spaces.units import Bits, Bytes, Code, Count, Flag
+from kvwall.objectives import compute, paging, parallel, tiers, wall
+from kvwall.spaces.design import Design
+from kvwall.spaces.units import Bits, Bytes, Code, Flag
 
 STATUSES = ("not_computed", "ok", "memory", "layout", "unsourced_input", "veto")
 """Status codes; of several reasons the one that no tuning can lift comes first: layout, unsourced_input, memory.
 
 `veto` is reserved for remedies that are known to collapse: no law gives it yet.
 """
+_ROUNDING = 1e-6
+"""Of a sum of fractions in float32."""
 
 
-def layout_possible(groups: Groups, devices: Count, scale_up_domain: Count) -> Flag:
-    """Whether this many devices can split every layer: heads divide or replicate evenly, one domain holds all."""
-    heads = groups.query_heads % devices == 0
-    some = jnp.maximum(groups.kv_heads, 1)  # a store without heads splits like one with a single head
-    kv_heads = jnp.logical_or(some % devices == 0, devices % some == 0)
-    padding = groups.layers == 0
-    every_group = jnp.all(jnp.logical_or(padding, jnp.logical_and(heads, kv_heads)), axis=0)
-    return jnp.logical_and(every_group, devices <= scale_up_domain)
+def layout_possible(design: Design) -> Flag:
+    """Whether the design can be: devices split the model, fractions add up, lengths and modes agree."""
+    placement, work = design.placement, design.workload
+    placed = tiers.placed_fraction(placement)
+    most = jnp.where(placement.parked, 1 - _ROUNDING, 1 + _ROUNDING)  # all parked: nothing would decode
+    end = work.context + work.output_tokens
+    return _all(
+        parallel.divides(design.model.layers, design.model.groups, design.model.experts, design.parallel),
+        placed <= most,
+        paging.long_enough(design.paging, end),
+        jnp.logical_or(jnp.logical_not(work.continuous), work.output_tokens >= 1),
+    )
 
 
 def step_sourced(design: Design) -> Flag:
     """Whether every figure that the step's time needs has a source: links and peaks only where they are used."""
     chip, bits = design.hardware, design.precision
-    links = jnp.logical_and(
-        jnp.logical_or(chip.scale_up_bandwidth.known, design.parallel.tensor <= 1),
-        jnp.logical_or(chip.host_link_bandwidth.known, design.placement.host <= 0),
-    )
     kv_bits = compute.attention_operand_bits(design.kv_format.key_bits, design.kv_format.value_bits)
     no_attention = compute.attention_flop(design.model.groups, 1.0, 1.0) == 0
     peaks = [jnp.logical_or(no_attention, _peak_known(design, kv_bits))]
     for elements, operand_bits in compute.multiplied_weights(design.model, bits.weight_bits):
         peaks.append(jnp.logical_or(elements == 0, _peak_known(design, operand_bits)))
-    return reduce(jnp.logical_and, peaks, links)
+    one_die = jnp.logical_or(chip.memory_domains.known, jnp.logical_not(design.placement.pinned))
+    return _all(_links_known(design), one_die, *peaks)
+
+
+def _links_known(design: Design) -> Flag:
+    chip, devices = design.hardware, parallel.replica_devices(design.parallel)
+    stage, domain = parallel.stage_devices(design.parallel), chip.scale_up_domain
+    inside = jnp.logical_or(stage > 1, jnp.logical_and(devices > 1, devices <= domain))
+    across = devices > domain
+    used = [
+        jnp.logical_or(chip.scale_up_bandwidth.known, jnp.logical_not(inside)),
+        jnp.logical_or(chip.scale_out_bandwidth.known, jnp.logical_not(across)),
+    ]
+    for placed, tier in tiers.placed_tiers(design.placement, chip):
+        used.append(jnp.logical_or(tier.bandwidth.known, placed <= 0))
+    return _all(*used)
 
 
 def _peak_known(design: Design, operand_bits: Bits) -> Flag:
@@ -52,8 +69,11 @@ def _peak_known(design: Design, operand_bits: Bits) -> Flag:
 def energy_sourced(design: Design) -> Flag:
     """Whether energy per token can be stated: energies of memory, arithmetic and used links; no time is needed."""
     chip = design.hardware
-    link = jnp.logical_or(chip.link_energy.known, design.placement.host <= 0)
-    return jnp.logical_and(jnp.logical_and(chip.memory_energy.known, chip.flop_energy.known), link)
+    links = [
+        jnp.logical_or(tier.energy.known, jnp.logical_or(placed <= 0, design.placement.parked))
+        for placed, tier in tiers.placed_tiers(design.placement, chip)
+    ]
+    return _all(chip.memory_energy.known, chip.flop_energy.known, *links)
 
 
 def cost_sourced(design: Design) -> Flag:
@@ -69,6 +89,16 @@ def ridge_sourced(design: Design) -> Flag:
 def always(design: Design) -> Flag:
     """For metrics that need only bytes and capacities, which every catalogue entry has."""
     return jnp.asarray(True)
+
+
+def reload_sourced(design: Design) -> Flag:
+    """Whether reloading can be timed: as the step, and the link of the placed tiers, or of the host's where none is."""
+    link = jnp.logical_or(design.hardware.host.bandwidth.known, tiers.placed_fraction(design.placement) > 0)
+    return jnp.logical_and(step_sourced(design), link)
+
+
+def _all(*flags: Flag) -> Flag:
+    return reduce(jnp.logical_and, flags)
 
 
 def computed(status_code: Code) -> Flag:

@@ -4,28 +4,85 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvwall.objectives import capacity, collectives, compute, kv, time, weights
+import jax.numpy as jnp
+
+from kvwall.objectives import (
+    collectives,
+    compute,
+    dies,
+    kv,
+    memory,
+    parallel,
+    prefill,
+    speculation,
+    tiers,
+    time,
+    weights,
+)
+from kvwall.objectives.compute import ByFormat
 from kvwall.spaces.design import Design
-from kvwall.spaces.units import Bytes, Flop, Ratio, Seconds, Tokens
+from kvwall.spaces.units import Bytes, Count, Flop, Ratio, Real, Seconds, Tokens
+
+
+@dataclass(frozen=True)
+class Load:
+    """Who works at a step: sequences, tokens, and how unevenly they fall on the devices."""
+
+    active: Count
+    """Sequences of the replica that decode."""
+    rank_sequences: Count
+    """Of them, those of the attention rank that has most."""
+    mean_sequences: Count
+    """Of them, those of an attention rank on average."""
+    scored: Count
+    """Tokens per sequence that go through the model."""
+    yielded: Count
+    """Tokens per sequence that come out."""
+    arriving: Count
+    """Prompts that are prefilled meanwhile."""
+    micro: Count
+    """Micro-batches of the pipeline."""
+
+    @property
+    def uneven(self) -> Ratio:
+        """Sequences of the fullest rank over the mean."""
+        return self.rank_sequences / self.mean_sequences
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Bytes and FLOP of one step on the worst device."""
+    """Bytes and FLOP of one step on a device, the mean over a stage's devices and summed over the stages.
+
+    Times the devices of a stage they are those of the replica.
+    """
 
     cache: kv.Cache
     kept_fraction: Ratio
-    weights_read: Bytes
+    layers_read: Bytes
+    """Weights of the decoder layers."""
+    ends_read: Bytes
+    """Weights of the LM head, of embedding rows and of drafts."""
     kv_read: Bytes
     """All tiers together."""
     kv_written: Bytes
     kv_stored: Bytes
     """At the end of the output, all tiers together."""
     tier_read: Bytes
-    hbm_bytes: Bytes
-    scale_up_bytes: Bytes
-    flop_by_format: tuple[Flop, Flop, Flop]
-    """16-bit, 8-bit, 4-bit."""
+    kv_in_hbm: Bytes
+    """KV that moves in device memory: read, written, and that of prompts."""
+    sent: collectives.Sent
+    """By the busiest device, as much as a step waits for."""
+    flop_by_format: ByFormat
+
+    @property
+    def weights_read(self) -> Bytes:
+        """All weights."""
+        return self.layers_read + self.ends_read
+
+    @property
+    def hbm_bytes(self) -> Bytes:
+        """All that moves in device memory."""
+        return self.weights_read + self.kv_in_hbm
 
     @property
     def flop(self) -> Flop:
@@ -35,111 +92,142 @@ class Ledger:
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Bytes on the fullest device."""
-
-    weights: Bytes
-    room: Bytes
-    """Usable memory less weights: for KV and activations."""
-    activations: Bytes
-    """Per sequence."""
-    per_sequence: Bytes
-    """KV in HBM and activations."""
-    margin: Bytes
-
-
-@dataclass(frozen=True)
 class Step:
     """What every metric of a design is computed from."""
 
+    load: Load
     ledger: Ledger
-    memory: Memory
+    memory: memory.Memory
     times: time.ResourceTimes
     time: Seconds
 
 
 def evaluate_step(design: Design) -> Step:
     """The step of a design, or of every point of a grid of designs."""
-    ledger = ledger_of(design)
-    times = times_of(design, ledger)
-    return Step(ledger, memory_of(design, ledger), times, time.step_time(times))
+    load = load_of(design)
+    resident = parallel.sequences_of_rank(design.workload.batch, design.parallel)
+    cache = kv.cache_of(design, resident, load.rank_sequences)
+    prompt = prefill.prompt_of(design, cache, design.prefix.hit_rate)
+    ledger = ledger_of(design, load, cache, prompt)
+    times = times_of(design, load, ledger, prompt)
+    held = memory.memory_of(design, cache, resident, load.rank_sequences)
+    return Step(load, ledger, held, times, time.step_time(times, design.placement.link_overlap))
 
 
-def ledger_of(design: Design) -> Ledger:
-    """Bytes and FLOP of one step on the worst device."""
-    model, work, bits = design.model, design.workload, design.precision
-    devices, batch = design.parallel.tensor, work.batch
-    cache = kv.cache_of(model.groups, devices, design.kv_format, design.eviction)
-    context = work.context + work.output_tokens / 2
-    kv_read = batch * cache.read(context)
-    kv_written = batch * cache.written()
-    tier_read = design.placement.host * kv_read
-    weights_read = weights_streamed(design)
+def load_of(design: Design) -> Load:
+    """Who works at a step."""
+    work, layout = design.workload, design.parallel
+    active = tiers.active_sequences(work.batch, design.placement)
+    of_rank = parallel.sequences_of_rank(active, layout)
+    yielded = speculation.tokens_per_step(design.speculation)
+    served = yielded * active / jnp.maximum(work.output_tokens, 1.0)
+    return Load(
+        active=active,
+        rank_sequences=of_rank,
+        mean_sequences=active / layout.attention_data,
+        scored=speculation.scored_tokens(design.speculation),
+        yielded=yielded,
+        arriving=jnp.where(work.continuous, served, 0.0),
+        micro=parallel.micro_batches(of_rank, layout),
+    )
+
+
+def evaluated_context(design: Design) -> Tokens:
+    """Tokens in the cache at the step that stands for the output: half of it written."""
+    return design.workload.context + design.workload.output_tokens / 2
+
+
+def ledger_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Prompt) -> Ledger:
+    """Bytes and FLOP of one step."""
+    work, layout = design.workload, design.parallel
+    context = evaluated_context(design)
+    kv_read = load.mean_sequences * cache.read(context)
+    kv_written = load.mean_sequences * cache.written(load.scored)
+    streamed = tiers.streamed_fraction(design.placement)
+    layers_read, ends_read = weights_streamed(design, load, prompt)
+    in_prompts = load.arriving * prompt.tokens
+    rank_tokens = load.rank_sequences * load.scored + in_prompts / layout.attention_data
+    tokens = load.active * load.scored + in_prompts
+    share = parallel.pipelined(
+        parallel.layers_of_stage(design.model.layers, layout.pipeline), 1.0, load.micro, layout.pipeline
+    )
+    layers, ends = flop_of(design, load, cache, prompt, load.mean_sequences, 1.0)
     return Ledger(
         cache=cache,
         kept_fraction=cache.kept_fraction(context),
-        weights_read=weights_read,
+        layers_read=layers_read,
+        ends_read=ends_read,
         kv_read=kv_read,
         kv_written=kv_written,
-        kv_stored=batch * cache.stored(work.context + work.output_tokens),
-        tier_read=tier_read,
-        hbm_bytes=weights_read + (1 - design.placement.host) * kv_read + kv_written,
-        scale_up_bytes=batch * collectives.all_reduce_bytes(model, bits.activation_bits, devices),
-        flop_by_format=_flop(design, cache, context),
+        kv_stored=work.batch / layout.attention_data * cache.stored(work.context + work.output_tokens),
+        tier_read=streamed * kv_read,
+        kv_in_hbm=(1 - streamed) * kv_read + kv_written + load.arriving / layout.attention_data * prompt.kv_bytes,
+        sent=collectives.sent_in_step(design, rank_tokens, tokens, share),
+        flop_by_format=compute.added(layers, ends),
     )
 
 
-def weights_streamed(design: Design) -> Bytes:
-    """Bytes of weights that one device reads per step: dense ones, the experts that are met, embedding rows."""
-    model, devices, bits = design.model, design.parallel.tensor, design.precision.weight_bits
-    batch = design.workload.batch
-    met = weights.distinct_experts(model.experts, batch)
-    return (
-        weights.matrix_bytes(model, bits, devices)
-        + weights.expert_bytes(model.experts, bits, met, devices)
-        + batch * weights.embedding_row_bytes(model, devices)
-    )
+def weights_streamed(design: Design, load: Load, prompt: prefill.Prompt) -> tuple[Bytes, Bytes]:
+    """Bytes of weights that a device reads per step: (decoder layers, the rest); each micro-batch reads them again.
+
+    The rest is the LM head, a row of the input tables per token and, for each drafted token, one layer and the head.
+    """
+    model, bits, layout = design.model, design.precision.weight_bits, design.parallel
+    stage, skew, drafted = parallel.stage_devices(layout), design.workload.expert_skew, design.speculation.draft_tokens
+    tokens = load.active * load.scored + load.arriving * prompt.tokens
+    layers = weights.layers_streamed(model, bits, tokens / load.micro, skew, layout)
+    head = weights.head_bytes(model, bits, stage)
+    draft_layer = weights.layers_streamed(model, bits, load.active / load.micro, skew, layout) / model.layers
+    ends = head + drafted * (draft_layer + head)
+    return load.micro * layers, load.micro * ends + tokens * weights.embedding_row_bytes(model, stage)
 
 
-def weights_stored(design: Design) -> Bytes:
-    """Bytes of all weights that one device holds."""
-    model, devices, bits = design.model, design.parallel.tensor, design.precision.weight_bits
-    return (
-        weights.matrix_bytes(model, bits, devices)
-        + weights.expert_bytes(model.experts, bits, model.experts.routed, devices)
-        + weights.embedding_table_bytes(model, devices)
-    )
+def flop_of(
+    design: Design, load: Load, cache: kv.Cache, prompt: prefill.Prompt, rank_sequences: Count, hot: Ratio
+) -> tuple[ByFormat, ByFormat]:
+    """FLOP of a step on a device: (decoder layers with attention and prompts, LM head), drafts in both.
 
-
-def _flop(design: Design, cache: kv.Cache, context: Tokens) -> tuple[Flop, Flop, Flop]:
-    bits, form = design.precision, design.kv_format
-    gemm = compute.gemm_flop_per_token(design.model, bits.weight_bits, bits.activation_bits)
-    of_token = compute.attention_flop(design.model.groups, *cache.read_entries(context))
+    Args:
+        design: the design.
+        load: who works.
+        cache: what attention reads.
+        prompt: the work of one prompt.
+        rank_sequences: sequences of the device's attention rank.
+        hot: tokens at its experts over the mean.
+    """
+    model, bits, form, layout = design.model, design.precision, design.kv_format, design.parallel
+    attending, stage = parallel.attention_devices(layout), parallel.stage_devices(layout)
+    drafted = design.speculation.draft_tokens
+    passes = load.scored + drafted / model.layers
+    tokens = (rank_sequences * passes / attending, load.active * passes / stage, load.active * passes * hot / stage)
+    of_token = compute.attention_flop(model.groups, *cache.read_entries(evaluated_context(design)))
     operand = compute.attention_operand_bits(form.key_bits, form.value_bits)
-    attention = compute.split_by_format(of_token, operand, bits.activation_bits)
-    per_device = design.workload.batch / design.parallel.tensor
-    sixteen, eight, four = (per_device * (weight + kv_part) for weight, kv_part in zip(gemm, attention, strict=True))
-    return sixteen, eight, four
-
-
-def times_of(design: Design, ledger: Ledger) -> time.ResourceTimes:
-    """Seconds each resource needs."""
-    chip = design.hardware
-    return time.ResourceTimes(
-        hbm=time.transfer_time(ledger.hbm_bytes, chip.memory_bandwidth),
-        compute=time.compute_time(
-            ledger.flop_by_format, (chip.bf16_flops.value, chip.fp8_flops.value, chip.fp4_flops.value)
-        ),
-        scale_up=time.transfer_time(ledger.scale_up_bytes, chip.scale_up_bandwidth.value),
-        tier_link=time.transfer_time(ledger.tier_read, chip.host_link_bandwidth.value),
+    layers = compute.added(
+        compute.layers_flop(model, bits.weight_bits, bits.activation_bits, tokens),
+        compute.split_by_format(rank_sequences * passes / attending * of_token, operand, bits.activation_bits),
+        compute.times(load.arriving / layout.attention_data, prompt.flop),
     )
+    scored = load.active * (load.scored + drafted) / stage
+    return layers, compute.head_flop(model, bits.weight_bits, bits.activation_bits, scored)
 
 
-def memory_of(design: Design, ledger: Ledger) -> Memory:
-    """Bytes on the fullest device and the margin left."""
-    model, devices, batch = design.model, design.parallel.tensor, design.workload.batch
-    stored = weights_stored(design)
-    room = design.utilisation * design.hardware.memory_capacity - stored
-    activations = capacity.activation_bytes(model, design.precision.activation_bits, devices)
-    per_sequence = (1 - design.placement.host) * ledger.kv_stored / batch + activations
-    return Memory(stored, room, activations, per_sequence, capacity.memory_margin(room, batch, per_sequence))
+def times_of(design: Design, load: Load, ledger: Ledger, prompt: prefill.Prompt) -> time.ResourceTimes:
+    """Seconds each resource of the busiest device needs."""
+    chip, model, layout = design.hardware, design.model, design.parallel
+
+    def awaited(body: Real, end: Real, beside: Real) -> Real:
+        worst = parallel.worst_stage(body, end, beside, model.layers, layout.pipeline)
+        return parallel.pipelined(worst, body + end + beside, load.micro, layout.pipeline)
+
+    on_die = dies.imbalance(load.rank_sequences, chip.memory_domains.value, design.placement.pinned)
+    moved = awaited(ledger.layers_read, ledger.ends_read, ledger.kv_in_hbm * load.uneven * on_die)
+    hot = parallel.hot_rank(model.experts, design.workload.expert_skew, layout.expert)
+    layers, ends = flop_of(design, load, ledger.cache, prompt, load.rank_sequences, hot)
+    sixteen, eight, four = (awaited(body, end, 0.0) for body, end in zip(layers, ends, strict=True))
+    streamed = jnp.where(design.placement.parked, 0.0, ledger.kv_read * load.uneven)
+    return time.ResourceTimes(
+        hbm=time.transfer_time(moved, chip.memory_bandwidth),
+        compute=time.compute_time((sixteen, eight, four), time.peaks(chip)),
+        scale_up=time.link_time(ledger.sent, chip),
+        tier_link=tiers.slowest_transfer(awaited(0.0, 0.0, streamed), design.placement, chip),
+    )

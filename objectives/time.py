@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 
+from kvwall.objectives import tiers
+from kvwall.objectives.collectives import Sent
+from kvwall.spaces.design import HardwareColumns
 from kvwall.spaces.units import Bytes, BytesPerSecond, Code, Flop, FlopPerSecond, Ratio, Seconds
 
 RESOURCES = ("hbm", "compute", "scale_up", "tier_link")
@@ -42,10 +45,32 @@ def compute_time(flop: tuple[Flop, Flop, Flop], peaks: tuple[FlopPerSecond, Flop
     return jnp.maximum(jnp.maximum(sixteen, eight), four)
 
 
-def step_time(times: ResourceTimes) -> Seconds:
-    """Seconds of one decode step."""
+def peaks(chip: HardwareColumns) -> tuple[FlopPerSecond, FlopPerSecond, FlopPerSecond]:
+    """Peak of each arithmetic format, in the order of `compute.ByFormat`."""
+    return chip.bf16_flops.value, chip.fp8_flops.value, chip.fp4_flops.value
+
+
+def link_time(sent: Sent, chip: HardwareColumns) -> Seconds:
+    """Seconds of a step's collectives: inside the scale-up domain and across domains, at the same time."""
+    inside = transfer_time(sent.inside, chip.scale_up_bandwidth.value)
+    return jnp.maximum(inside, transfer_time(sent.across, chip.scale_out_bandwidth.value))
+
+
+def longest(times: ResourceTimes) -> Seconds:
+    """The time of the resource that binds."""
     hbm, compute, scale_up, tier_link = times.ordered()
     return jnp.maximum(jnp.maximum(hbm, compute), jnp.maximum(scale_up, tier_link))
+
+
+def on_device(times: ResourceTimes) -> Seconds:
+    """The longest time but for tier links."""
+    return jnp.maximum(jnp.maximum(times.hbm, times.compute), times.scale_up)
+
+
+def step_time(times: ResourceTimes, link_overlap: Ratio) -> Seconds:
+    """Seconds of one decode step: its slowest resource, and what of the tier links is not hidden behind the others."""
+    partly = tiers.exposed(on_device(times), times.tier_link, link_overlap)
+    return jnp.where(link_overlap < 1, partly, longest(times))
 
 
 def second_longest(times: ResourceTimes) -> Seconds:

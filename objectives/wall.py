@@ -22,17 +22,17 @@ def regime(bound_by: Code, weights: Bytes, kv_in_hbm: Bytes) -> Code:
     return jnp.where(bound_by == 0, jnp.where(kv_in_hbm > weights, 1, 0), bound_by + 1)
 
 
-def crossover_context(weights: Bytes, batch: Count, cache: Cache) -> Tokens:
+def crossover_context(weights: Bytes, sequences: Count, cache: Cache) -> Tokens:
     """Context at which a step reads as many KV bytes as weight bytes.
 
     Infinite where KV never reads so much (windows, recurrent states), 0 where the state alone does.
 
     Args:
         weights: bytes of weights one device reads per step.
-        batch: sequences.
+        sequences: that it reads KV of.
         cache: how the same device keeps and reads KV.
     """
-    return context_of_bytes(weights / batch, cache.read, jnp.shape(cache.groups.layers)[0], upward_bends(cache))
+    return context_of_bytes(weights / sequences, cache.read, jnp.shape(cache.groups.layers)[0], upward_bends(cache))
 
 
 def fits(margin: Bytes) -> Flag:

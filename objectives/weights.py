@@ -1,11 +1,12 @@
-"""Weights: bytes streamed per step and bytes stored, on one device."""
+"""Weights: bytes streamed per step and bytes stored, on one device of a replica that has one pipeline stage."""
 
 from __future__ import annotations
 
 import jax.numpy as jnp
 
 from kvwall.objectives.kv import BITS_PER_BYTE, device_heads
-from kvwall.spaces.design import Experts, Matrices, ModelColumns
+from kvwall.objectives.parallel import attention_devices, expert_tensor, stage_devices
+from kvwall.spaces.design import Experts, Matrices, ModelColumns, Parallel
 from kvwall.spaces.units import Bits, Bytes, Count, Ratio
 
 
@@ -27,41 +28,82 @@ def key_value_share(model: ModelColumns, devices: Count) -> Ratio:
     return jnp.where(heads > 0, held / jnp.where(heads > 0, heads, 1.0), 1.0)
 
 
-def matrix_bytes(model: ModelColumns, weight_bits: Bits, devices: Count) -> Bytes:
-    """Bytes of what one device streams each step whatever the batch: all but the routed experts.
+def layer_bytes(model: ModelColumns, weight_bits: Bits, parallel: Parallel) -> Bytes:
+    """Bytes of the decoder layers on one device without the routed experts: attention, FFN, routers, norms, biases.
 
-    Attention, FFN, routers, head, norms and biases; routers and vectors are whole on every device.
+    Attention is split over the devices that attend to a sequence, the FFN over all of the stage; K and V projections
+    follow their heads; routers and vectors are whole everywhere.
     """
-    split = (
-        model.query_output.elements * matrix_bits(model.query_output, weight_bits)
-        + model.ffn.elements * matrix_bits(model.ffn, weight_bits)
-        + model.head.elements * matrix_bits(model.head, weight_bits)
-    ) / devices
-    key_value = model.key_value.elements * matrix_bits(model.key_value, weight_bits) * key_value_share(model, devices)
+    attention = model.query_output.elements * matrix_bits(model.query_output, weight_bits)
+    ffn = model.ffn.elements * matrix_bits(model.ffn, weight_bits)
+    split = attention / attention_devices(parallel) + ffn / stage_devices(parallel)
+    key_value = model.key_value.elements * matrix_bits(model.key_value, weight_bits)
     whole = model.router.elements * model.router.native_bits + model.vectors * model.vector_bits
-    return (split + key_value + whole) / BITS_PER_BYTE
+    return (split + key_value * key_value_share(model, parallel.tensor) + whole) / BITS_PER_BYTE
 
 
-def distinct_experts(experts: Experts, tokens: Count) -> Count:
-    """Expected distinct experts of a layer that so many tokens meet, routing being uniform.
+def head_bytes(model: ModelColumns, weight_bits: Bits, devices: Count) -> Bytes:
+    """Bytes of the LM head on one of the devices that split it."""
+    return model.head.elements * matrix_bits(model.head, weight_bits) / BITS_PER_BYTE / devices
+
+
+def distinct_experts(experts: Experts, tokens: Count, skew: Ratio) -> Count:
+    """Expected distinct experts of a layer that so many tokens meet; one token meets its own, all different.
+
+    An expert is missed by the first token with 1 - k/E, and by each of the others with the same chance where routing
+    is uniform. Popularity that is gamma-distributed with a squared coefficient of variation `skew` makes the chance
+    of being missed by the others (1 + skew*x)^(-1/skew), x = -(tokens - 1)*ln(1 - k/E), which is e^-x at skew 0.
 
     >>> one = Experts(1.0, 8.0, 2.0, 1.0, 16.0, 16.0)
-    >>> round(float(distinct_experts(one, 1.0)), 4), round(float(distinct_experts(one, 2.0)), 4)
-    (2.0, 3.5)
+    >>> [round(float(distinct_experts(one, tokens, 0.0)), 4) for tokens in (1.0, 2.0)]
+    [2.0, 3.5]
+    >>> round(float(distinct_experts(one, 2.0, 1.0)), 4)
+    3.3405
     """
     some_idle = experts.routed > experts.active
     idle = jnp.where(some_idle, 1 - experts.active / experts.routed, 0.5)  # a stand-in with a finite gradient
-    met = -jnp.expm1(tokens * jnp.log(idle))  # 1 - idle**tokens, which would cancel where few are met
+    others = jnp.maximum(tokens, 1.0) - 1
+    uneven = skew > 0
+    hazard = -others * jnp.log(idle)
+    hazard = jnp.where(uneven, jnp.log1p(skew * hazard) / jnp.where(uneven, skew, 1.0), hazard)
+    met = -jnp.expm1(jnp.log(idle) - hazard)  # 1 - idle*exp(-hazard), which would cancel where few are met
     return experts.routed * jnp.where(some_idle, met, 1.0)
 
 
+def experts_read(experts: Experts, tokens: Count, skew: Ratio, ranks: Count) -> Count:
+    """Experts that the busiest rank reads in a layer: its part of the distinct ones, whole experts where those are few.
+
+    >>> one = Experts(1.0, 256.0, 8.0, 1.0, 16.0, 16.0)
+    >>> float(experts_read(one, 1.0, 0.0, 64.0))
+    1.0
+    """
+    distinct = distinct_experts(experts, tokens, skew)
+    some = jnp.maximum(distinct / ranks, jnp.ceil(experts.active / ranks))
+    return jnp.where(ranks > 1, jnp.minimum(some, jnp.ceil(experts.routed / ranks)), distinct)
+
+
 def expert_bytes(experts: Experts, weight_bits: Bits, each_layer: Count, devices: Count) -> Bytes:
-    """Bytes of `each_layer` routed experts in every expert layer, on one of the devices that split them."""
+    """Bytes of `each_layer` routed experts in every expert layer, on one of the devices that split each."""
     return experts.layers * each_layer * experts.elements * matrix_bits(experts, weight_bits) / BITS_PER_BYTE / devices
 
 
+def layers_streamed(model: ModelColumns, weight_bits: Bits, tokens: Count, skew: Ratio, parallel: Parallel) -> Bytes:
+    """Bytes of the decoder layers that one device reads for a pass of so many tokens."""
+    each_layer = experts_read(model.experts, tokens, skew, parallel.expert)
+    experts = expert_bytes(model.experts, weight_bits, each_layer, expert_tensor(parallel))
+    return layer_bytes(model, weight_bits, parallel) + experts
+
+
+def layers_stored(model: ModelColumns, weight_bits: Bits, parallel: Parallel) -> Bytes:
+    """Bytes of the decoder layers that one device holds, all its experts included."""
+    several = parallel.expert > 1
+    each_layer = jnp.where(several, jnp.ceil(model.experts.routed / parallel.expert), model.experts.routed)
+    experts = expert_bytes(model.experts, weight_bits, each_layer, expert_tensor(parallel))
+    return layer_bytes(model, weight_bits, parallel) + experts
+
+
 def embedding_row_bytes(model: ModelColumns, devices: Count) -> Bytes:
-    """Bytes one sequence reads from the input tables per step, on one device: a row, not the table."""
+    """Bytes one token reads from the input tables, on one device: a row, not the table."""
     return model.embedding_row * model.embedding_bits / BITS_PER_BYTE / devices
 
 

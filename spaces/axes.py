@@ -19,6 +19,10 @@ NATIVE = "native"
 
 ENGINES = ("ideal",)
 PRICE_BASES = ("cloud", "list", "tco")
+RESERVATIONS = ("paged", "contiguous")
+ACCESSES = ("streamed", "parked")
+DIE_PLACEMENTS = ("striped", "pinned")
+SERVING_MODES = ("static", "continuous")
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Axis:
     low_excluded: bool = False
     names: tuple[str, ...] = ()
     """Allowed names; empty for axes whose names come from the catalogue."""
+    word: str = ""
+    """The one word a numeric axis takes beside numbers, its neutral value; laws see 0."""
 
     @property
     def required(self) -> bool:
@@ -42,8 +48,8 @@ class Axis:
 
     def check(self, value: object) -> Value:
         """The value as this axis holds it. Raises InputError saying what is allowed."""
-        if self.name == "weight_bits" and value == NATIVE:
-            return NATIVE
+        if self.word and value == self.word:
+            return self.word
         match self.kind:
             case "name":
                 return self._check_name(value)
@@ -85,8 +91,8 @@ class Axis:
         kind = "a whole number" if self.kind == "int" else "a number"
         low = f" {'above' if self.low_excluded else 'at least'} {self.low:g}" if math.isfinite(self.low) else ""
         high = f" at most {self.high:g}" if math.isfinite(self.high) else ""
-        native = f' (or "{NATIVE}")' if self.name == "weight_bits" else ""
-        return f"{kind}{low}{' and' if low and high else ''}{high}{native}"
+        word = f' (or "{self.word}")' if self.word else ""
+        return f"{kind}{low}{' and' if low and high else ''}{high}{word}"
 
 
 _MOST_TOKENS = 1e9
@@ -99,7 +105,8 @@ _ALL = (
     Axis("batch", "int", 1, "concurrent sequences on the replica", 1, 1e6),
     Axis("context", "int", None, "tokens in the cache at the evaluated step", 1, _MOST_TOKENS),
     Axis("output_tokens", "int", 0, "tokens still to be written", 0, _MOST_TOKENS),
-    Axis("weight_bits", "real", NATIVE, "bits per weight of the streamed matrices", 1, 32),
+    Axis("serving_mode", "name", "static", "whether prefill of arriving requests runs in between", names=SERVING_MODES),
+    Axis("weight_bits", "real", NATIVE, "bits per weight of the streamed matrices", 1, 32, word=NATIVE),
     Axis("activation_bits", "real", 16, "bits of activations and collectives", 1, _MOST_BITS),
     Axis("key_bits", "real", 16, "payload bits of a stored key element", 1, _MOST_BITS),
     Axis("value_bits", "real", 16, "payload bits of a stored value element", 1, _MOST_BITS),
@@ -114,27 +121,38 @@ _ALL = (
     Axis("recent_tokens", "int", 0, "last tokens, always kept", 0, _MOST_TOKENS),
     Axis("evictor", "name", "query_aware", "quality family of the eviction method", names=EVICTORS),
     Axis("question_visible", "flag", True, "whether the question is known when tokens are scored"),
-    Axis("placement_host", "real", 0.0, "fraction of kept KV in host memory, streamed each step", 0, 1),
+    Axis("read_fraction", "real", 1.0, "share of the kept tokens that a step reads", 1e-6, 1),
+    Axis("block_size", "int", 1, "tokens per page", 1, 1e6),
+    Axis("reservation", "name", "paged", "pages as needed, or the longest length at once", names=RESERVATIONS),
+    Axis("max_model_length", "int", "context", "longest sequence that is served", 1, 2 * _MOST_TOKENS, word="context"),
+    Axis("prefix_share", "real", 0.0, "fraction of the context common to a group of sequences", 0, 1),
+    Axis("prefix_group", "int", 1, "sequences that have a prefix in common", 1, 1e6),
+    Axis("prefix_aware_attention", "flag", False, "whether a common prefix is read once per group"),
+    Axis("prefix_hit_rate", "real", 0.0, "share of the prompt's tokens found cached by prefill", 0, 1),
+    Axis("placement_host", "real", 0.0, "fraction of kept KV in host memory", 0, 1),
+    Axis("placement_cxl", "real", 0.0, "fraction of kept KV in CXL memory", 0, 1),
+    Axis("placement_nvme", "real", 0.0, "fraction of kept KV on NVMe drives", 0, 1),
+    Axis("placement_remote", "real", 0.0, "fraction of kept KV in remote memory", 0, 1),
+    Axis("access", "name", "streamed", "KV in tiers is read by each step, or that of idle sequences", names=ACCESSES),
+    Axis("link_overlap", "real", 1.0, "share of tier transfers hidden behind the rest of the step", 0, 1),
     Axis("tensor_parallel", "int", 1, "devices that split every layer", 1, 4096),
-    Axis("utilisation", "real", 1.0, "fraction of memory that may be used", 0, 1, low_excluded=True),
+    Axis("pipeline_parallel", "int", 1, "stages that the layers are divided into", 1, 4096),
+    Axis("context_parallel", "int", 1, "devices that divide the tokens of every sequence", 1, 4096),
+    Axis("attention_data_parallel", "int", 1, "attention ranks that divide the sequences", 1, 4096),
+    Axis("expert_parallel", "int", 1, "of the same devices, ranks that divide the experts", 1, 4096),
+    Axis("expert_skew", "real", 0.0, "squared coefficient of variation of the experts' popularity", 0, 100),
+    Axis("draft_tokens", "int", 0, "tokens drafted for each verifying step", 0, 64),
+    Axis("acceptance_rate", "real", 0.7, "chance that a drafted token is accepted", 0, 1),
+    Axis("die_placement", "name", "striped", "KV over all dies of a chip, or a page on one", names=DIE_PLACEMENTS),
+    Axis("utilisation", "real", "engine", "fraction of memory, as the engine means it", 0, 1, True, word="engine"),
     Axis("price_basis", "name", "cloud", "which price of a device-hour", names=PRICE_BASES),
 )
 
 AXES: dict[str, Axis] = {axis.name: axis for axis in _ALL}
 
-NOT_BUILT: tuple[str, ...] = (
-    "read_fraction", "block_size", "reservation", "max_model_length", "prefix_share", "prefix_group",
-    "prefix_aware_attention", "prefix_hit_rate", "placement_cxl", "placement_nvme", "placement_remote", "access",
-    "link_overlap", "pipeline_parallel", "context_parallel", "attention_data_parallel", "expert_parallel",
-    "expert_skew", "draft_tokens", "acceptance_rate", "die_placement", "serving_mode",
-)  # fmt: skip
-"""Axes of the public contract whose laws are not built yet: setting one is an error, never ignored."""
-
 
 def axis_named(name: str) -> Axis:
-    """The axis of this name. Raises InputError with the nearest names, or saying that it is not built yet."""
+    """The axis of this name. Raises InputError with the nearest names."""
     if name in AXES:
         return AXES[name]
-    if name in NOT_BUILT:
-        raise InputError(f'axis "{name}" is not supported yet: leave it out; `kvwall catalog axes` lists the others')
     raise InputError(f'axis "{name}" is unknown{nearest(name, AXES)}: `kvwall catalog axes` lists them')

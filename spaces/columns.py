@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kvwall.spaces.axes import NATIVE, PRICE_BASES
+from kvwall.spaces.axes import PRICE_BASES, Axis, Value
 from kvwall.spaces.design import (
     NO_LIMIT,
     Design,
@@ -22,10 +22,15 @@ from kvwall.spaces.design import (
     KVFormat,
     Matrices,
     ModelColumns,
+    Paging,
     Parallel,
     Placement,
     Precision,
+    Prefix,
     Sourced,
+    SparseRead,
+    Speculation,
+    Tier,
     Workload,
 )
 from kvwall.spaces.errors import Faults, InputError
@@ -43,15 +48,20 @@ Positions: TypeAlias = Mapping[str, "np.ndarray[Any, Any] | jax.Array"]
 _SECONDS_PER_HOUR = 3600.0
 _NO_LAYERS = LayerGroup(layers=0, query_heads=1, kv_heads=1, key_dim=0, value_dim=0)
 _NO_EXPERTS = RoutedExperts(layers=0, experts=1, active=1, elements_per_expert=0, bits=16, payload_bits=16)
-_CHECKPOINT_FORMAT = 0.0
+_WORD = 0.0
+"""What laws see of an axis's word: the checkpoint's format, the context, the engine's figure."""
 
 _RECORDS: Mapping[str, type[Any]] = {
     "workload": Workload,
     "precision": Precision,
     "kv_format": KVFormat,
     "eviction": Eviction,
+    "sparse_read": SparseRead,
+    "paging": Paging,
+    "prefix": Prefix,
     "placement": Placement,
     "parallel": Parallel,
+    "speculation": Speculation,
 }
 NUMBER_FIELDS: Mapping[str, tuple[str, str]] = {
     "batch": ("workload", "batch"),
@@ -69,10 +79,36 @@ NUMBER_FIELDS: Mapping[str, tuple[str, str]] = {
     "retention": ("eviction", "retention"),
     "sink_tokens": ("eviction", "sink_tokens"),
     "recent_tokens": ("eviction", "recent_tokens"),
+    "read_fraction": ("sparse_read", "fraction"),
+    "block_size": ("paging", "block_size"),
+    "max_model_length": ("paging", "max_model_length"),
+    "prefix_share": ("prefix", "share"),
+    "prefix_group": ("prefix", "group"),
+    "prefix_hit_rate": ("prefix", "hit_rate"),
     "placement_host": ("placement", "host"),
+    "placement_cxl": ("placement", "cxl"),
+    "placement_nvme": ("placement", "nvme"),
+    "placement_remote": ("placement", "remote"),
+    "link_overlap": ("placement", "link_overlap"),
     "tensor_parallel": ("parallel", "tensor"),
+    "pipeline_parallel": ("parallel", "pipeline"),
+    "context_parallel": ("parallel", "context"),
+    "attention_data_parallel": ("parallel", "attention_data"),
+    "expert_parallel": ("parallel", "expert"),
+    "expert_skew": ("workload", "expert_skew"),
+    "draft_tokens": ("speculation", "draft_tokens"),
+    "acceptance_rate": ("speculation", "acceptance_rate"),
 }
 """Numeric axis -> record and field of a Design; `utilisation` is a field of the Design itself."""
+
+FLAG_FIELDS: Mapping[str, tuple[str, str, Value]] = {
+    "serving_mode": ("workload", "continuous", "continuous"),
+    "reservation": ("paging", "contiguous", "contiguous"),
+    "prefix_aware_attention": ("prefix", "aware", True),
+    "access": ("placement", "parked", "parked"),
+    "die_placement": ("placement", "pinned", "pinned"),
+}
+"""Axis of two values -> record, field, and the value at which the field is true."""
 
 _T = TypeVar("_T")
 
@@ -122,7 +158,7 @@ class Columns:
     def __init__(self, space: Space, catalogue: Catalogue) -> None:
         self.space = space
         self._numbers = {
-            entry.axis.name: np.array([_number(value) for value in entry.values], dtype=np.float64)
+            entry.axis.name: np.array([_number(entry.axis, value) for value in entry.values], dtype=np.float64)
             for entry in space.axes
             if entry.axis.kind in {"int", "real"}
         }
@@ -130,6 +166,10 @@ class Columns:
         self._model = _stack([_model_numbers(model, most_groups) for model in catalogue.models])
         self._hardware = _stack([_hardware_numbers(chip) for chip in catalogue.hardware])
         self._price = _stack([_stack([_price(chip, basis) for chip in catalogue.hardware]) for basis in PRICE_BASES])
+        self._flags = {
+            axis: np.array([value == true for value in space.values(axis)])
+            for axis, (_, _, true) in FLAG_FIELDS.items()
+        }
         self._quality = catalogue.quality
         self._codes = {
             "quantizer": np.array([QUANTIZERS.index(str(v)) for v in space.values("quantizer")]),
@@ -149,13 +189,15 @@ class Columns:
         def number(axis: str) -> Any:
             return _take(self._numbers[axis], at(axis))
 
-        def numbers_of(record: str) -> dict[str, Any]:
-            return {field: number(axis) for axis, (name, field) in NUMBER_FIELDS.items() if name == record}
+        def fields_of(record: str) -> dict[str, Any]:
+            numbers = {field: number(axis) for axis, (name, field) in NUMBER_FIELDS.items() if name == record}
+            flags = {field: axis for axis, (name, field, _) in FLAG_FIELDS.items() if name == record}
+            return numbers | {field: _take(self._flags[axis], at(axis)) for field, axis in flags.items()}
 
         return Design(
             model=jax.tree.map(lambda leaf: _take(leaf, at("model")), self._model),
             hardware=jax.tree.map(lambda leaf: _take(leaf, at("hardware")), self._hardware),
-            **{name: kind(**numbers_of(name)) for name, kind in _RECORDS.items()},
+            **{name: kind(**fields_of(name)) for name, kind in _RECORDS.items()},
             utilisation=number("utilisation"),
             usd_per_second=jax.tree.map(
                 lambda leaf: _take(leaf, at("hardware"), _take(self._codes["price_basis"], at("price_basis"))),
@@ -184,8 +226,11 @@ def with_number(design: Design, axis: str, number: Any) -> Design:
 
 
 def _take(table: Any, *index: Any) -> Any:
-    """Gather along the last axes; leading axes stay in front. Stays NumPy while every index is."""
+    """Gather along the last axes; leading axes stay in front. Stays NumPy while indices are, or all entries agree."""
     if not all(isinstance(one, np.ndarray) for one in index):
+        first = table[(..., *([slice(0, 1)] * len(index)))]
+        if np.all(table == first):
+            return table[(..., *(np.zeros((1,) * np.ndim(one), dtype=np.int64) for one in index))]
         table = jnp.asarray(table)
     return table[(..., *index)]
 
@@ -196,8 +241,8 @@ def _stack(records: Sequence[_T]) -> _T:
     return stacked
 
 
-def _number(value: object) -> float:
-    return _CHECKPOINT_FORMAT if value == NATIVE else float(value)  # type: ignore[arg-type]
+def _number(axis: Axis, value: Value) -> float:
+    return _WORD if axis.word and value == axis.word else float(value)
 
 
 def _model_numbers(model: Model, groups: int) -> ModelColumns:
@@ -248,6 +293,7 @@ def _group_numbers(groups: Sequence[LayerGroup]) -> Groups:
         index_heads=each(lambda group: group.index_heads),
         score_dim=each(lambda group: group.score_dim),
         mix_dim=each(lambda group: group.mix_dim),
+        prefill_dim=each(lambda group: group.prefill_dim or group.score_dim + group.mix_dim),
         window=each(lambda group: limit(group.window)),
         chunked=each(lambda group: group.chunked).astype(bool),
         stride=each(lambda group: group.stride),
@@ -267,10 +313,25 @@ def _hardware_numbers(chip: Hardware) -> HardwareColumns:
         fp4_flops=_sourced(chip.fp4_flops),
         scale_up_bandwidth=_sourced(chip.scale_up_bandwidth),
         scale_up_domain=np.float64(chip.scale_up_domain.value if chip.scale_up_domain else NO_LIMIT),
-        host_link_bandwidth=_sourced(chip.host_link_bandwidth),
+        scale_out_bandwidth=_sourced(chip.scale_out_bandwidth),
+        host=_tier(chip, "host"),
+        cxl=_tier(chip, "cxl"),
+        nvme=_tier(chip, "nvme"),
+        remote=_tier(chip, "remote"),
+        memory_domains=_sourced(chip.memory_domains or chip.compute_dies),
         memory_energy=_sourced(chip.memory_energy),
-        link_energy=_sourced(chip.link_energy),
         flop_energy=_sourced(chip.flop_energy),
+    )
+
+
+def _tier(chip: Hardware, name: str) -> Tier:
+    """A tier as one device sees it: its share of the link, its own part of the capacity."""
+    sharing: Figure | None = getattr(chip, f"{name}_link_devices")
+    capacity: Figure | None = getattr(chip, f"{name}_capacity")
+    return Tier(
+        bandwidth=_sourced(getattr(chip, f"{name}_link_bandwidth"), sharing.value if sharing else 1.0),
+        capacity=np.float64(capacity.value if capacity else NO_LIMIT),
+        energy=_sourced(chip.link_energy if name == "host" else getattr(chip, f"{name}_energy")),
     )
 
 

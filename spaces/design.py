@@ -57,6 +57,8 @@ class Groups:
     index_heads: Count
     score_dim: Count
     mix_dim: Count
+    prefill_dim: Count
+    """Score and mix elements of a pair of tokens in prefill."""
     window: Tokens
     chunked: Flag
     stride: Tokens
@@ -119,6 +121,19 @@ class ModelColumns:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class Tier:
+    """Memory beyond the device's own, as one device sees it."""
+
+    bandwidth: Sourced
+    """Of the link, one direction; what the devices that share it leave to each."""
+    capacity: Bytes
+    """For one device; NO_LIMIT where no source states it."""
+    energy: Sourced
+    """Per byte moved, in J."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class HardwareColumns:
     """The hardware axis; energies per byte and per FLOP in J."""
 
@@ -131,9 +146,15 @@ class HardwareColumns:
     scale_up_bandwidth: Sourced
     scale_up_domain: Count
     """Devices that the scale-up link joins; a very large number where no source limits it."""
-    host_link_bandwidth: Sourced
+    scale_out_bandwidth: Sourced
+    """What joins scale-up domains."""
+    host: Tier
+    cxl: Tier
+    nvme: Tier
+    remote: Tier
+    memory_domains: Sourced
+    """Parts of the memory that each have their own share of the bandwidth: one per die, or per die that holds it."""
     memory_energy: Sourced
-    link_energy: Sourced
     flop_energy: Sourced
 
 
@@ -145,6 +166,10 @@ class Workload:
     batch: Count
     context: Tokens
     output_tokens: Tokens
+    continuous: Flag
+    """Whether prefill of arriving requests runs between the steps."""
+    expert_skew: Ratio
+    """Squared coefficient of variation of the experts' popularity."""
 
 
 @jax.tree_util.register_dataclass
@@ -182,18 +207,70 @@ class Eviction:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class SparseRead:
+    """Remedy: read sparsity. Everything is stored, a share of it read."""
+
+    fraction: Ratio
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Paging:
+    """Remedy: paging. Memory is reserved by the block, or at once for the longest sequence."""
+
+    block_size: Tokens
+    contiguous: Flag
+    max_model_length: Tokens
+    """0 = what the sequence needs."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Prefix:
+    """Remedy: prefix sharing."""
+
+    share: Ratio
+    group: Count
+    aware: Flag
+    """Whether attention reads a common prefix once per group."""
+    hit_rate: Ratio
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class Placement:
     """Remedy: tiering. Fractions of the kept KV; HBM holds the rest."""
 
     host: Ratio
+    cxl: Ratio
+    nvme: Ratio
+    remote: Ratio
+    parked: Flag
+    """Whether tiers hold the KV of idle sequences, not a share of every sequence's."""
+    link_overlap: Ratio
+    pinned: Flag
+    """Whether a sequence's KV is on one die of a chip, not striped over all."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Parallel:
-    """Devices of the replica."""
+    """Devices of the replica: the product of all but `expert`, which divides the same devices another way."""
 
     tensor: Count
+    pipeline: Count
+    context: Count
+    attention_data: Count
+    expert: Count
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Speculation:
+    """Remedy: speculative decoding, with a draft of one decoder layer and the LM head."""
+
+    draft_tokens: Count
+    acceptance_rate: Ratio
 
 
 @jax.tree_util.register_dataclass
@@ -207,9 +284,14 @@ class Design:
     precision: Precision
     kv_format: KVFormat
     eviction: Eviction
+    sparse_read: SparseRead
+    paging: Paging
+    prefix: Prefix
     placement: Placement
     parallel: Parallel
+    speculation: Speculation
     utilisation: Ratio
+    """0 = the engine's own."""
     usd_per_second: Sourced
     """Price of one device."""
     quality: QualityParameters

@@ -104,7 +104,7 @@ def make_space(stated: Mapping[str, object]) -> Space:
     for name, what in stated.items():
         try:
             axis = axis_named(name)
-            if isinstance(what, str) and what in AXES and what != name:
+            if isinstance(what, str) and what in AXES and what not in {name, axis.word}:
                 leader[name] = what
             else:
                 found[name] = axis_values(axis, what)

@@ -26,7 +26,8 @@ _T = TypeVar("_T")
 _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
 _ELEMENTWISE = frozenset(
     {
-        "add", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "sign", "floor", "ceil", "round", "sqrt",
+        "add", "add_any", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "sign", "floor", "ceil", "round",
+        "sqrt",
         "rsqrt", "exp", "log", "log1p", "expm1", "pow", "integer_pow", "square", "eq", "ne", "lt", "le", "gt", "ge",
         "and", "or",
         "not", "xor", "select_n", "convert_element_type", "clamp", "is_finite", "stop_gradient", "copy", "copy_p",
@@ -193,7 +194,12 @@ def _slice(equation: JaxprEqn, value: Value) -> Value:
 
 
 def _never_binds(value: Value) -> bool:
+    """Whether a value is above whatever it is compared with in a minimum; its negative, below in a maximum."""
     return _constant(value) and value.size > 0 and bool(np.all(value >= NO_LIMIT))
+
+
+def _negative(value: Value) -> Value:
+    return -value if _constant(value) and value.dtype.kind == "f" else value
 
 
 def _is(value: Value, number: float) -> bool:
@@ -228,7 +234,9 @@ def _simpler(equation: JaxprEqn, values: list[Value]) -> Value | None:
         return zero
     if name == "min" and (_never_binds(first) or _never_binds(second)):
         return second if _never_binds(first) else first
-    neutral = {"mul": 1, "div": 1, "add": 0, "sub": 0, "or": 0, "and": 1}.get(name)
+    if name == "max" and (_never_binds(_negative(first)) or _never_binds(_negative(second))):
+        return second if _never_binds(_negative(first)) else first
+    neutral = {"mul": 1, "div": 1, "add": 0, "add_any": 0, "sub": 0, "or": 0, "and": 1}.get(name)
     if neutral is None or (name == "and" and zero.dtype != bool):
         return None
     if _is(second, neutral):

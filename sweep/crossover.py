@@ -70,7 +70,7 @@ def crossover(*, mode: str = "ceiling", **axes: object) -> tuple[CrossoverRow, .
     with jax.enable_x64(True):
         design = columns.design(positions)
         tokens = crossover_context_bytes(design, evaluate_step(design))
-        possible = layout_possible(design.model.groups, design.parallel.tensor, design.hardware.scale_up_domain)
+        possible = layout_possible(design)
         found, laid_out = (np.broadcast_to(np.asarray(each), space.shape).ravel() for each in (tokens, possible))
     shown = [name for name in space_order(space) if name in axes or name in _ALWAYS_SHOWN]
     models = {str(name): load_model(str(name)) for name in space.values("model")}

@@ -196,8 +196,14 @@ class Stream:
 
     def _reducer(self, problem: Problem, layout: Layout, wanted: tuple[str, ...], histogram: str | None) -> RowReducer:
         rows = min(layout.row_count, max(1, self.points_per_call // layout.column_count), MOST_ROWS_PER_CALL)
-        metrics = [name for name, dims in self.depends.items() if dims & set(wanted) or name == self._shown]
+        metrics = [name for name, dims in self.depends.items() if self._summarised(name, dims & set(wanted))]
         return RowReducer(problem, layout, rows, metrics, histogram)
+
+    def _summarised(self, name: str, varies: frozenset[str]) -> bool:
+        """Whether a pass keeps a metric's extremes: it varies along its rows, and is not a detail nobody asked for."""
+        asked = {o.metric for o in self.problem.objectives} | {c.metric for c in self.problem.constraints}
+        register = metric_register(self.problem.task)
+        return name == self._shown or bool(varies and (register[name].summarised or name in asked))
 
     @property
     def _shown(self) -> str | None:

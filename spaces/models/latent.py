@@ -95,7 +95,7 @@ def index_block(hidden: int, query_input: int, index: Index) -> Block:
 
 
 def _store(mla: Latent, index: Index | None, owns_index: bool) -> LayerGroup:
-    store = latent_store(mla.heads, mla.rank, mla.rope)
+    store = replace(latent_store(mla.heads, mla.rank, mla.rope), prefill_dim=mla.nope + mla.rope + mla.value)
     if index is None:
         return store
     store = replace(store, top_k=index.top_k, kind="sparse")

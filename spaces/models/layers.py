@@ -36,6 +36,9 @@ class LayerGroup:
     GQA: key_dim; MLA: kv_lora_rank + rope."""
     mix_dim: int = 0
     """GQA: value_dim; MLA: kv_lora_rank."""
+    prefill_dim: int = 0
+    """Score and mix elements of a pair of tokens in prefill, where they are fewer than a decode step's: MLA
+    multiplies whole heads there, not latents. 0 = score_dim + mix_dim."""
     rope_dim: int = 0
     """Stored elements per entry that stay at 16 bits: MLA's qk_rope_head_dim."""
     window: int | None = None

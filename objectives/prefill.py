@@ -1,0 +1,140 @@
+"""Prefill: the work of reading a prompt into the cache, the time to the first token, and reloading against it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+
+from kvwall.objectives import collectives, compute, parallel, tiers, time, weights
+from kvwall.objectives.compute import ByFormat
+from kvwall.objectives.kv import Cache
+from kvwall.spaces.design import Design, Groups
+from kvwall.spaces.units import Bytes, BytesPerSecond, Count, Ratio, Seconds, Tokens
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Work of one prompt on each device that attends to it, the weights' traffic apart."""
+
+    tokens: Tokens
+    """Not found cached."""
+    flop: ByFormat
+    """Of the decoder layers, attention included."""
+    kv_bytes: Bytes
+    """Written, and read of what was cached."""
+
+
+def tokens_seen(context: Tokens, limit: Tokens) -> Count:
+    """Sum over the tokens of a context of those each attends to, all before it up to a limit; the causal half.
+
+    >>> float(tokens_seen(100.0, 1e20)), float(tokens_seen(100.0, 10.0))
+    (5000.0, 950.0)
+    """
+    within = jnp.minimum(context, limit)
+    return within * (context - within / 2)
+
+
+def chunked_tokens_seen(context: Tokens, chunk: Tokens) -> Count:
+    """As `tokens_seen`, where attention restarts with every chunk: beyond the first, half a chunk on average."""
+    within = jnp.minimum(context, chunk)
+    return within * within / 2 + jnp.maximum(context - chunk, 0.0) * (chunk + 1) / 2
+
+
+def pairs(groups: Groups, context: Tokens) -> tuple[Count, Count]:
+    """Per group: (pairs of a token and an entry it reads, pairs of a token and an entry whose index it reads)."""
+    restarting = chunked_tokens_seen(context, groups.window)
+    seen = jnp.where(groups.chunked, restarting, tokens_seen(context, groups.window))
+    limit = jnp.minimum(groups.window, groups.top_k * groups.stride)
+    chosen = jnp.where(groups.chunked, restarting, tokens_seen(context, limit))
+    return chosen / groups.stride, seen / groups.stride
+
+
+def prompt_of(design: Design, cache: Cache, hit_rate: Ratio) -> Prompt:
+    """One prompt of the design's context, of which a share is found cached."""
+    context, bits, devices = design.workload.context, design.precision, parallel.attention_devices(design.parallel)
+    cached = hit_rate * context
+    tokens = context - cached
+    (chosen, seen), (chosen_before, seen_before) = (pairs(cache.groups, end) for end in (context, cached))
+    attention = compute.prefill_attention_flop(cache.groups, chosen - chosen_before, seen - seen_before) / devices
+    operand = compute.attention_operand_bits(design.kv_format.key_bits, design.kv_format.value_bits)
+    each = tokens / devices
+    flop = compute.added(
+        compute.layers_flop(design.model, bits.weight_bits, bits.activation_bits, (each, each, each)),
+        compute.split_by_format(attention, operand, bits.activation_bits),
+    )
+    found = jnp.where(cached > 0, cache.stored(cached), 0.0)
+    return Prompt(tokens, flop, cache.written(tokens) + found)
+
+
+def prefill_time(design: Design, cache: Cache, hit_rate: Ratio) -> Seconds:
+    """Seconds of one prompt alone on the replica, in one piece through all stages: its slowest resource."""
+    prompt, chip, bits = prompt_of(design, cache, hit_rate), design.hardware, design.precision
+    devices = parallel.attention_devices(design.parallel)
+    stage = parallel.stage_devices(design.parallel)
+    head = compute.head_flop(design.model, bits.weight_bits, bits.activation_bits, 1 / devices)
+    streamed = weights.layers_streamed(
+        design.model, bits.weight_bits, prompt.tokens, design.workload.expert_skew, design.parallel
+    )
+    rows = prompt.tokens * weights.embedding_row_bytes(design.model, stage)
+    moved = streamed + weights.head_bytes(design.model, bits.weight_bits, stage) + rows + prompt.kv_bytes
+    sent = collectives.sent_in_step(design, prompt.tokens, prompt.tokens, 1.0)
+    return time.on_device(
+        time.ResourceTimes(
+            hbm=time.transfer_time(moved, chip.memory_bandwidth),
+            compute=time.compute_time(compute.added(prompt.flop, head), time.peaks(chip)),
+            scale_up=time.link_time(sent, chip),
+            tier_link=0.0,
+        )
+    )
+
+
+def time_to_first_token(design: Design, cache: Cache) -> Seconds:
+    """Seconds to the first token; cached tokens that are parked in tiers are reloaded, or all computed again if faster.
+
+    The reload is hidden behind prefill as far as links overlap.
+    """
+    hit_rate, placement = design.prefix.hit_rate, design.placement
+    found = prefill_time(design, cache, hit_rate)
+    cached = cache.stored(hit_rate * design.workload.context)
+    reload = tiers.slowest_transfer(cached, placement, design.hardware)
+    reloaded = tiers.exposed(found, reload, placement.link_overlap)
+    return jnp.where(placement.parked, jnp.minimum(reloaded, prefill_time(design, cache, 0.0)), found)
+
+
+def compute_parts(design: Design, cache: Cache) -> tuple[Seconds, Seconds]:
+    """Seconds of a prompt's arithmetic: (of matrices, which grows with its tokens, of attention, with their square)."""
+    bits, chip = design.precision, design.hardware
+    devices, context = parallel.attention_devices(design.parallel), design.workload.context
+    each = context / devices
+    matrices = compute.layers_flop(design.model, bits.weight_bits, bits.activation_bits, (each, each, each))
+    attention = compute.prefill_attention_flop(cache.groups, *pairs(cache.groups, context)) / devices
+    operand = compute.attention_operand_bits(design.kv_format.key_bits, design.kv_format.value_bits)
+    of_attention = compute.split_by_format(attention, operand, bits.activation_bits)
+    return tuple(time.compute_time(flop, time.peaks(chip)) for flop in (matrices, of_attention))  # type: ignore[return-value]
+
+
+def break_even_bandwidth(cached: Bytes, recompute: Seconds) -> BytesPerSecond:
+    """Link bandwidth of a device at which reloading its KV of a sequence takes as long as computing it again.
+
+    >>> break_even_bandwidth(1e9, 0.5)
+    2000000000.0
+    """
+    return cached / recompute
+
+
+def break_even_context(context: Tokens, reload: Seconds, linear: Seconds, quadratic: Seconds) -> Tokens:
+    """Context beyond which reloading is faster than computing again; infinite where it never is.
+
+    Args:
+        context: tokens that the times are of.
+        reload: seconds to reload so many, which grows with the tokens.
+        linear: the part of computing them that grows with the tokens.
+        quadratic: the part that grows with their square.
+
+    >>> float(break_even_context(1000.0, 3.0, 1.0, 1.0)), float(break_even_context(1000.0, 1.0, 2.0, 1.0))
+    (2000.0, 0.0)
+    """
+    grows = quadratic > 0
+    crossing = context * jnp.maximum(reload - linear, 0.0) / jnp.where(grows, quadratic, 1.0)
+    return jnp.where(grows, crossing, jnp.where(reload > linear, jnp.inf, 0.0))
