@@ -28,6 +28,8 @@ from kvwall.spaces.units import Bytes, Count, Flop, Ratio, Real, Seconds, Tokens
 class Load:
     """Who works at a step: sequences, tokens, and how unevenly they fall on the devices."""
 
+    resident: Count
+    """Sequences that the fullest attention rank keeps, parked ones included."""
     active: Count
     """Sequences of the replica that decode."""
     rank_sequences: Count
@@ -105,12 +107,11 @@ class Step:
 def evaluate_step(design: Design) -> Step:
     """The step of a design, or of every point of a grid of designs."""
     load = load_of(design)
-    resident = parallel.sequences_of_rank(design.workload.batch, design.parallel)
-    cache = kv.cache_of(design, resident, load.rank_sequences)
+    cache = kv.cache_of(design, load.resident, load.rank_sequences)
     prompt = prefill.prompt_of(design, cache, design.prefix.hit_rate)
     ledger = ledger_of(design, load, cache, prompt)
     times = times_of(design, load, ledger, prompt)
-    held = memory.memory_of(design, cache, resident, load.rank_sequences)
+    held = memory.memory_of(design, cache, load.resident, load.rank_sequences)
     return Step(load, ledger, held, times, time.step_time(times, design.placement.link_overlap))
 
 
@@ -122,6 +123,7 @@ def load_of(design: Design) -> Load:
     yielded = speculation.tokens_per_step(design.speculation)
     served = yielded * active / jnp.maximum(work.output_tokens, 1.0)
     return Load(
+        resident=parallel.sequences_of_rank(work.batch, layout),
         active=active,
         rank_sequences=of_rank,
         mean_sequences=active / layout.attention_data,

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from kvwall.objectives.register import LABELS, NOT_BUILT, metric_register
 from kvwall.spaces.axes import AXES, Axis, axis_named
-from kvwall.spaces.axes import NOT_BUILT as AXES_NOT_BUILT
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.figures import FIGURES, Figure, display
 from kvwall.spaces.hardware import Hardware, hardware_names, load_hardware
@@ -157,9 +156,8 @@ def study_entry(name: str) -> Entry:
 
 
 def axis_list() -> list[Entry]:
-    """The axes of a design, and those that are not supported yet."""
-    built = [_axis_line(axis) for axis in AXES.values()]
-    return [*built, *({"name": name, "supported": False, "reason": "not supported yet"} for name in AXES_NOT_BUILT)]
+    """The axes of a design."""
+    return [_axis_line(axis) for axis in AXES.values()]
 
 
 def axis_entry(name: str) -> Entry:
@@ -168,7 +166,7 @@ def axis_entry(name: str) -> Entry:
 
 
 def _axis_line(axis: Axis) -> Entry:
-    described = {"name": axis.name, "supported": True, "kind": axis.kind, "neutral": axis.neutral}
+    described = {"name": axis.name, "kind": axis.kind, "neutral": axis.neutral}
     return described | {"required": axis.required, "allowed": axis.allowed, "meaning": axis.meaning}
 
 

@@ -123,6 +123,6 @@ def _row(
     if finite and limit is not None and tokens > limit:
         flags.append(f"beyond the model's stated context of {limit:,}")
     if not laid_out:
-        flags.append(f"tensor_parallel {point['tensor_parallel']} cannot split this model on this hardware")
+        flags.append("these devices cannot split the model, or the axes contradict each other: `evaluate` says which")
     axes = {name: point[name] for name in shown}
     return CrossoverRow(axes, tokens if finite else None, None, reason, tuple(flags))

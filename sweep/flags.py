@@ -9,6 +9,7 @@ from kvwall.objectives.kv import FULL_BITS
 from kvwall.spaces.columns import WRITE_OFF_SECONDS
 from kvwall.spaces.figures import display
 from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
+from kvwall.sweep.reasons import placed
 from kvwall.sweep.single import SingleDesign
 
 _SECONDS_PER_YEAR: Final = 365.25 * 24 * 3600
@@ -46,15 +47,23 @@ def _limits(single: SingleDesign) -> Iterator[str]:
     if limit is not None and context + output > limit:
         written = f" with {output:,} output tokens" if output else ""
         yield f"context {context:,}{written} exceeds the model's stated {limit:,}"
-    if single.number("placement_host") > 0:
-        yield "host memory capacity is not limited"
+    for tier in placed(single):
+        if getattr(single.hardware, f"{tier}_capacity") is None:
+            yield f"{tier} memory capacity is not limited: no source states it; assume {tier}_capacity to limit it"
+    if placed(single) and single.inputs["access"] == "parked":
+        active, batch = float(single.step.load.active), single.number("batch")
+        yield f"parked: {active:.6g} of {batch:.6g} sequences decode, the KV of the others lies in tiers"
+    if single.number("draft_tokens") > 0:
+        yield "speculation with a draft of one decoder layer and the LM head per drafted token"
 
 
 def _quality(single: SingleDesign) -> Iterator[str]:
     curves = load_quality_curves()
     lossy_bits = [name for name in ("key_bits", "value_bits") if single.number(name) < FULL_BITS]
     weight_bits = float(single.design.precision.weight_bits)
-    kept = float(single.step.ledger.kept_fraction)
+    kept = float(single.step.ledger.kept_fraction) * single.number("read_fraction")
+    if single.number("read_fraction") < 1:
+        yield "quality: tokens that are not read are taken to lose as much as if they were evicted, at worst"
     if single.number("activation_bits") < FULL_BITS:
         yield "quality: what activations below 16 bits lose is not modelled"
     if lossy_bits and single.number("kv_group_size") == 0:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from kvwall.objectives import compute
+from kvwall.objectives import compute, memory, parallel
 from kvwall.objectives.register import LABELS
 from kvwall.objectives.status import computed
+from kvwall.objectives.tiers import TIERS
 from kvwall.spaces.figures import FIGURES
 from kvwall.sweep.endless import no_crossover, stops_growing
+from kvwall.sweep.layout_faults import layout_faults
 from kvwall.sweep.readable import bytes_text, tokens_text
 from kvwall.sweep.single import SingleDesign
 
@@ -24,8 +26,9 @@ def null_reason(single: SingleDesign, metric: str, value: float) -> str:
     if missing:
         return "; ".join(missing)
     if metric == "max_context" and value == math.inf:
-        limit = stops_growing(single.model) if single.number("placement_host") < 1 else None
-        return f"no limit: {limit or 'no KV is kept in device memory, and host capacity is not limited'}"
+        return f"no limit: {stops_growing(single.model) or 'no KV is kept where memory is limited'}"
+    if metric == "break_even_context" and value == math.inf:
+        return "never: over this link reloading stays slower than computing again"
     if metric == "crossover_context_bytes" and value == math.inf:
         return no_crossover(single.model)
     return "it does not happen: no finite value exists for this design"
@@ -45,10 +48,11 @@ def missing_figures(single: SingleDesign, metric: str) -> list[str]:
         case "ridge_point":
             needed = [_ffn_peak(single)]
         case "energy_per_token":
-            link = ["link_energy"] if single.number("placement_host") > 0 else []
-            needed = ["memory_energy", "flop_energy", *link]
+            needed = ["memory_energy", "flop_energy", *_streamed_energies(single)]
         case "cost_per_million_tokens":
             needed = [*step_figures(single), f"{single.inputs['price_basis']}_price"]
+        case "reload_time" | "break_even_context":
+            needed = [*step_figures(single), *(["host_link_bandwidth"] if not placed(single) else [])]
         case _:
             needed = step_figures(single)
     return [_no_source(single, field) for field in needed if _absent(single, field)]
@@ -56,10 +60,31 @@ def missing_figures(single: SingleDesign, metric: str) -> list[str]:
 
 def step_figures(single: SingleDesign) -> list[str]:
     """The bandwidths and peaks that the step's time needs."""
-    links = ["host_link_bandwidth"] if single.number("placement_host") > 0 else []
-    links += ["scale_up_bandwidth"] if single.number("tensor_parallel") > 1 else []
+    links = [f"{tier}_link_bandwidth" for tier in placed(single)]
+    stage, replica, domain = devices_of(single)
+    links += ["scale_up_bandwidth"] if stage > 1 or 1 < replica <= domain else []
+    links += ["scale_out_bandwidth"] if replica > domain else []
+    links += ["memory_domains"] if single.inputs["die_placement"] == "pinned" else []
     flop = single.step.ledger.flop_by_format
     return ["memory_bandwidth", *links, *(peak for peak, work in zip(PEAKS, flop, strict=True) if float(work) > 0)]
+
+
+def placed(single: SingleDesign) -> list[str]:
+    """The tiers that hold KV."""
+    return [tier for tier in TIERS if single.number(f"placement_{tier}") > 0]
+
+
+def devices_of(single: SingleDesign) -> tuple[int, int, float]:
+    """Devices of a stage and of the replica, and those that the scale-up link joins."""
+    layout = single.design.parallel
+    domain = float(single.design.hardware.scale_up_domain)
+    return int(parallel.stage_devices(layout)), int(parallel.replica_devices(layout)), domain
+
+
+def _streamed_energies(single: SingleDesign) -> list[str]:
+    if single.inputs["access"] == "parked":
+        return []
+    return ["link_energy" if tier == "host" else f"{tier}_energy" for tier in placed(single)]
 
 
 def _ffn_peak(single: SingleDesign) -> str:
@@ -72,6 +97,8 @@ def _ffn_peak(single: SingleDesign) -> str:
 
 def _absent(single: SingleDesign, field: str) -> bool:
     chip = single.hardware
+    if field == "memory_domains" and chip.compute_dies is not None:
+        return False
     return getattr(chip, field) is None and not (field == "fp8_flops" and chip.int8_ops is not None)
 
 
@@ -97,29 +124,32 @@ def why(single: SingleDesign) -> str:
 
 
 def _layout_fault(single: SingleDesign) -> str:
-    devices, chip = int(single.number("tensor_parallel")), single.hardware
-    found = []
-    for group in single.model.groups:
-        if group.query_heads % devices:
-            found.append(f"tensor_parallel {devices} does not divide {group.query_heads} query heads")
-        heads = max(group.kv_heads, 1)
-        if heads % devices and devices % heads:
-            found.append(f"{heads} KV heads neither split nor replicate evenly over {devices} devices")
-    domain = chip.scale_up_domain
-    if domain is not None and devices > domain.value:
-        found.append(f"the scale-up link of {chip.name} joins {domain.value:g} devices, {devices} are asked for")
-    return "; ".join(dict.fromkeys(found))
+    return "; ".join(layout_faults(single))
 
 
 def _shortage(single: SingleDesign) -> str:
     short = bytes_text(-float(single.step.memory.margin))
     batch, context = (float(single.evaluation.metrics[name]) for name in ("max_batch", "max_context"))
+    if tier := _full_tier(single):
+        return tier
     if float(single.step.memory.room) <= 0:
-        usable = single.number("utilisation") * single.hardware.memory_capacity.value
+        usable = float(memory.usable(single.design))
         weights_stored = bytes_text(float(single.step.memory.weights))
         return f"{short} short; the weights alone take {weights_stored} of a device's {bytes_text(usable)}"
     batches = f"{short} short on the fullest device; at most {batch:,.0f} sequences fit at this context"
     return f"{batches}, or {tokens_text(context)} at this batch" if math.isfinite(context) else batches
+
+
+def _full_tier(single: SingleDesign) -> str:
+    """The tier that is too small, in words; empty where it is the device that is."""
+    need = float(single.step.memory.reserved) * float(single.step.load.resident)
+    need *= float(parallel.layers_of_stage(single.design.model.layers, single.design.parallel.pipeline))
+    for tier in placed(single):
+        figure = getattr(single.hardware, f"{tier}_capacity")
+        kept = single.number(f"placement_{tier}") * need
+        if figure is not None and kept > figure.value:
+            return f"{tier} memory is {bytes_text(kept - figure.value)} short for a device's {bytes_text(kept)} of KV"
+    return ""
 
 
 def _traffic(single: SingleDesign) -> str:

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from kvwall.spaces.axes import AXES, NOT_BUILT, Axis, axis_named
-from kvwall.spaces.errors import Faults, InputError, nearest
+from kvwall.spaces.axes import AXES, Axis
+from kvwall.spaces.errors import Faults, nearest
 
 PANEL: Final = "Axes"
 _NAMES_ALONE: Final = [[name] for name in AXES]
@@ -112,12 +112,6 @@ def refuse_leftovers(arguments: Sequence[str], options: Sequence[str], faults: F
 def _unknown(option: str, options: Sequence[str]) -> str:
     if option in options:
         return f"{option} stands after a bare --, where nothing is an option: leave the -- out"
-    name = option.lstrip("-").replace("-", "_")
-    if name in NOT_BUILT:
-        try:
-            axis_named(name)
-        except InputError as error:
-            return error.faults[0]
     return f"{option} is no option{nearest(option, options)}: --help lists them"
 
 

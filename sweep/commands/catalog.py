@@ -148,14 +148,11 @@ def _model_row(entry: Entry) -> list[str]:
 
 
 def _axes(entries: Sequence[Entry]) -> None:
-    built = [entry for entry in entries if entry["supported"]]
     rows = [
         [e["name"], "required" if e["required"] else number_text(e["neutral"]), e["meaning"], e["allowed"]]
-        for e in built
+        for e in entries
     ]
     _print_table({"axis": "word", "neutral": "word", "meaning": "text", "allowed": "text"}, rows)
-    absent = ", ".join(entry["name"] for entry in entries if not entry["supported"])
-    terminal().print(f"Not supported yet: {absent}.", style="dim")
 
 
 def _metrics(entries: Sequence[Entry]) -> None:

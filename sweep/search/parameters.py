@@ -10,15 +10,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from kvwall.spaces.axes import NATIVE, Value
+from kvwall.spaces.axes import Value
 from kvwall.spaces.space import Space
 from kvwall.spaces.values import AxisValues
 
 Params: TypeAlias = Mapping[str, Any]
 """What Optuna suggests: parameter name -> index, number or name."""
 
-_NATIVE_RANKS_AS = 16.0
-"""Where `native` stands among the weight bits: next to the format most checkpoints are published in."""
+_WORD_RANKS_AS = {"weight_bits": 16.0, "utilisation": 1.0, "max_model_length": 0.0}
+"""Where an axis's word stands among its numbers: `native` next to the format most checkpoints are published in."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Parameters:
 
     def _distribution(self, entry: AxisValues) -> BaseDistribution:
         if entry.axis.name in self.free:
-            low, high = min(entry.values, key=_rank), max(entry.values, key=_rank)
+            low, high = min(map(float, entry.values)), max(map(float, entry.values))
             if entry.axis.kind == "int":
                 return IntDistribution(int(low), int(high))
             return FloatDistribution(float(low), float(high))
@@ -63,7 +63,7 @@ class Parameters:
         """Per numeric dimension, the grid positions in order of their values."""
         numeric = (entry for entry in self.space.dimensions if entry.axis.kind in {"int", "real"})
         return {
-            entry.axis.name: sorted(range(len(entry)), key=lambda i, entry=entry: _rank(entry.values[i]))  # type: ignore[misc]
+            entry.axis.name: sorted(range(len(entry)), key=lambda i, entry=entry: _rank(entry, i))  # type: ignore[misc]
             for entry in numeric
         }
 
@@ -122,11 +122,12 @@ def key(params: Params) -> tuple[Any, ...]:
 
 
 def _is_interval(entry: AxisValues) -> bool:
-    return entry.axis.kind in {"int", "real"} and NATIVE not in entry.values
+    return entry.axis.kind in {"int", "real"} and (not entry.axis.word or entry.axis.word not in entry.values)
 
 
-def _rank(value: Value) -> float:
-    return _NATIVE_RANKS_AS if value == NATIVE else float(value)
+def _rank(entry: AxisValues, place: int) -> float:
+    value = entry.values[place]
+    return _WORD_RANKS_AS[entry.axis.name] if value == entry.axis.word else float(value)
 
 
 def _choice(value: Value) -> str | bool:
