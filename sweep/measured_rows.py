@@ -6,6 +6,7 @@ The command keeps the rows that state batch, parallelism and precision (`use = c
 from __future__ import annotations
 
 import argparse
+import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -81,8 +82,8 @@ def read_table(path: Path) -> pa.Table:
 
 
 def _read_text(path: Path) -> pa.Table:
-    with path.open(encoding="utf-8") as lines:
-        names = next(iter(lines), "").strip().split(",")
+    with path.open(encoding="utf-8", newline="") as lines:
+        names = next(csv.reader(lines), [])
     text = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
     return pyarrow.csv.read_csv(path, convert_options=text)
 
