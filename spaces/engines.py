@@ -23,6 +23,12 @@ from kvwall.spaces.units import parse_quantity
 _FOLDER: Final = Path(__file__).parent / "catalog" / "engines"
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)")
 
+_BYTES: Final = frozenset(
+    ("context_bytes", "large_memory", "activation_bytes", "non_torch_single", "non_torch_parallel", "graph_bytes")
+    + ("bytes_per_graph",)
+)
+_SHOWN_IN_GIB: Final = 2**20
+
 Version = tuple[int, int]
 
 
@@ -111,6 +117,16 @@ def _figure(entry: Mapping[str, Any]) -> Figure:
     value = entry["value"]
     number = parse_quantity(value, "byte") if isinstance(value, str) else float(value)
     return Figure(number, entry["source"], entry.get("note", ""))
+
+
+def engine_figure(name: str, value: float) -> str:
+    """A figure as people read it: bytes in GiB where they are many.
+
+    >>> engine_figure("non_torch_single", 0.25 * 2**30), engine_figure("group_slack", 1.5)
+    ('0.25 GiB', '1.5')
+    """
+    large = value >= _SHOWN_IN_GIB and name in _BYTES
+    return f"{value / 2**30:.4g} GiB" if large else f"{value:g}"
 
 
 @cache

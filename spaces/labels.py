@@ -1,0 +1,121 @@
+"""What the labels of published rows stand for: models and devices of the catalogue, through `catalog/aliases.toml`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from kvwall.spaces.engines import Engine, engine_of_version, load_engine
+from kvwall.spaces.errors import InputError, nearest
+from kvwall.spaces.models.load import loadable_model_names, model_names
+from kvwall.spaces.units import parse_quantity
+
+_FILE: Final = Path(__file__).parent / "catalog" / "aliases.toml"
+_REMARK: Final = re.compile(r"\(([^)]*)\)")
+_STATED: Final = re.compile(r"\(([\d.]+ GiB)\)")
+_PARTS: Final = re.compile(r"[-_ ]+|\.(?=w\da)")
+_DATE: Final = re.compile(r"\d{4}")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that an engine runs on: its memory as the driver reports it."""
+
+    memory: float
+    """Bytes."""
+    small: bool
+    """Whether engines give it the defaults of small devices however much memory it has."""
+    plain_sparse_rows: bool
+    """Whether vLLM keeps 8-bit sparse MLA there in plain rows, not in those with scales and 16-bit rope."""
+    source: str
+
+
+def reduced(label: str) -> str:
+    """A model's label without what does not change its shape: organisation, format, tuning, date.
+
+    >>> reduced("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w4a16"), reduced("Qwen/Qwen3-235B-A22B-Instruct-2507")
+    ('llama-3.1-8b', 'qwen3-235b-a22b')
+    """
+    bare = _REMARK.sub("", label.lower().rpartition("/")[2]).strip()
+    parts = [part for part in _PARTS.split(bare) if part not in _words() and not _DATE.fullmatch(part)]
+    return "-".join(part for part in parts if part)
+
+
+def model_of_label(label: str) -> str:
+    """The catalogue's name of the model that a label means. Raises InputError where it is not in the catalogue.
+
+    >>> model_of_label("Qwen3-235B-A22B-FP8"), model_of_label("meta-llama/Llama-3.1-8B-Instruct")
+    ('Qwen/Qwen3-235B-A22B-FP8', 'meta-llama/Meta-Llama-3.1-8B')
+    """
+    bare = _REMARK.sub("", label).strip()
+    exact = [name for name in loadable_model_names() if bare.lower() in (name.lower(), name.lower().rpartition("/")[2])]
+    if exact:
+        return exact[0]
+    short = reduced(label)
+    found = _table()["models"].get(short) or _by_reduced_name().get(short)
+    if found is None:
+        raise InputError(f'model "{label}" is not in the catalogue{nearest(short, _by_reduced_name())}')
+    return str(found)
+
+
+def device_of_label(label: str) -> Device | None:
+    """The device that a label names, or None; memory stated in brackets, as in "(79.14 GiB)", goes before the table's.
+
+    >>> device_of_label("H100-80GB (79.14 GiB)").memory / 2**30, device_of_label("not seen")
+    (79.14, None)
+    """
+    entry = _table()["devices"].get(_REMARK.sub("", label.lower()).strip())
+    stated = _STATED.search(label)
+    if entry is None and not stated:
+        return None
+    entry = entry or {}
+    memory, source = (stated[1], f'the label "{label}"') if stated else (entry["memory"], entry["source"])
+    small, plain = entry.get("small", False), entry.get("plain_sparse_rows", False)
+    return Device(parse_quantity(memory, "byte"), small, plain, source)
+
+
+@cache
+def usable_memory(hardware: str) -> float | None:
+    """Bytes that the driver reports on a chip of the catalogue; None where no source states them."""
+    for entry in _table()["devices"].values():
+        if entry.get("hardware") == hardware:
+            return parse_quantity(entry["memory"], "byte")
+    return None
+
+
+@cache
+def _by_reduced_name() -> Mapping[str, str]:
+    """Reduced name -> the plainest name of the catalogue that reduces to it."""
+    names = sorted((name for name in model_names() if not name.startswith("paper/")), key=len, reverse=True)
+    return {reduced(name): name for name in names}
+
+
+@cache
+def _words() -> frozenset[str]:
+    return frozenset(_table()["words"])
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads(_FILE.read_text(encoding="utf-8"))
+
+
+def engine_of_labels(label: str, version: str) -> tuple[Engine, bool]:
+    """The band of an engine's label and version, and whether the version decided. Raises InputError if unknown.
+
+    >>> [engine_of_labels("vLLM", each)[0].name for each in ("0.6.x (V0)", "not stated (before 0.17 by its sizes)")]
+    ['vllm-0.7', 'vllm-0.16']
+    """
+    name = _table()["engines"].get(label.lower())
+    if name is None:
+        known = ", ".join(_table()["engines"])
+        raise InputError(f'engine "{label}" is not known{nearest(label.lower(), _table()["engines"])}: use one of {known}')
+    for pattern, band in _table()["versions"].get(name, {}).items():
+        if re.search(pattern, version.lower()):
+            return load_engine(band), True
+    return engine_of_version(name, version), re.search(r"\d+\.\d+", version) is not None
