@@ -21,7 +21,7 @@ def pool_bytes(
 ) -> Bytes:
     """Bytes of a device's KV pool, the fraction read as the engine means it; negative: it cannot start.
 
-    fraction * (memory - context - [weights + activations + non_torch, where the fraction is of what they leave])
+    fraction * (memory - [non_torch, where it is taken first] - [the rest, where the fraction is of what it leaves])
     - [else weights, and what else the fraction covers].
 
     >>> from kvwall.spaces.engines import load_engine
@@ -29,8 +29,8 @@ def pool_bytes(
     >>> [round(float(pool_bytes(load_engine(name).columns, *parts)), 3) for name in ("vllm-0.20", "vllm-0.21")]
     [54.76, 53.76]
     """
-    live = activations + non_torch
-    free = memory - engine.context_bytes - engine.after_load * (weights + live)
+    live = activations + (1 - engine.libraries_first) * non_torch
+    free = memory - engine.libraries_first * non_torch - engine.after_load * (weights + live)
     inside = weights + engine.covers_activations * live + engine.covers_graphs * graphs
     return utilisation * free - (1 - engine.after_load) * inside
 

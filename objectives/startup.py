@@ -10,13 +10,18 @@ from kvwall.spaces.engine_columns import EngineColumns, Startup
 from kvwall.spaces.units import Bits, Bytes, Count, Tokens
 
 _HALF_WIDTH_BITS = 16.0
+_EIGHT_BITS = 8.0
+_FOUR_BITS = 4.0
+_PAD_ELEMENTS = 128.0
+_PAD_STRIDE_ELEMENTS = 256.0
 _MATRICES_OF_AN_EXPERT = 3.0
 _LARGEST_GRAPH = 512.0
 
 
 def profiled_tokens(engine: EngineColumns, start: Startup) -> Tokens:
     """Tokens of the batch that the engine profiles: its scheduler's, or a whole prompt where prefill is not chunked."""
-    return jnp.where(engine.whole_prompts > 0, start.max_model_length, start.batched_tokens)
+    whole = start.max_model_length <= engine.whole_prompts
+    return jnp.where(whole, start.max_model_length, start.batched_tokens)
 
 
 def sampler_peak(engine: EngineColumns, model: ModelColumns, tokens: Tokens, sequences: Count, bits: Bits) -> Bytes:
@@ -35,12 +40,17 @@ def layer_peak(engine: EngineColumns, model: ModelColumns, tokens: Tokens, devic
 
 
 def expert_workspace(engine: EngineColumns, model: ModelColumns, tokens: Tokens, devices: Count, bits: Bits) -> Bytes:
-    """Bytes of the buffers that routed experts keep: inputs or outputs of every token's experts, and their products."""
+    """Bytes of the buffers that routed experts keep: inputs or outputs of every token's experts, and their products.
+
+    Kernels for 4-bit experts keep none.
+    """
     experts = model.experts
-    some = experts.layers > 0
     inner = experts.elements / (_MATRICES_OF_AN_EXPERT * model.hidden) / devices
     elements = experts.active * (jnp.maximum(2 * inner, model.hidden) + inner)
-    return jnp.where(some, engine.expert_workspaces * tokens * elements * bits / BITS_PER_BYTE, 0.0)
+    narrow = engine.narrow_inputs * (experts.native_format_bits <= _EIGHT_BITS)
+    bytes_of_token = elements * bits / BITS_PER_BYTE + narrow * experts.active * model.hidden
+    kept = jnp.logical_and(experts.layers > 0, experts.native_format_bits > _FOUR_BITS)
+    return jnp.where(kept, engine.expert_workspaces * tokens * bytes_of_token, 0.0)
 
 
 def activation_peak(engine: EngineColumns, model: ModelColumns, start: Startup, bits: Bits) -> Bytes:
@@ -53,6 +63,19 @@ def activation_peak(engine: EngineColumns, model: ModelColumns, start: Startup, 
     layer = layer_peak(engine, model, tokens, start.tensor_parallel, bits)
     workspace = expert_workspace(engine, model, tokens, start.tensor_parallel, bits)
     return jnp.maximum(sampling, layer) + workspace + engine.activation_bytes
+
+
+def padded_expert_copy(model: ModelColumns, devices: Count) -> Bytes:
+    """Bytes that ROCm holds beside 16-bit experts whose down projections are padded: each is kept with its padded copy.
+
+    Rows of a multiple of 512 bytes are padded by 128 elements.
+    Source: start-up logs of vLLM 0.13 to 0.18 on MI300X, one model; two others, not padded, have no such copy.
+    """
+    experts = model.experts
+    inner = experts.elements / (_MATRICES_OF_AN_EXPERT * model.hidden) / devices
+    pads = jnp.logical_and(experts.native_format_bits >= _HALF_WIDTH_BITS, inner % _PAD_STRIDE_ELEMENTS == 0)
+    copies = experts.layers * experts.routed * model.hidden * (inner + _PAD_ELEMENTS)
+    return jnp.where(pads, copies * experts.native_bits / BITS_PER_BYTE, 0.0)
 
 
 def non_torch(engine: EngineColumns, devices: Count) -> Bytes:

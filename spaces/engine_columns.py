@@ -26,8 +26,8 @@ class EngineColumns:
     """1: activations and non-torch memory come out of the fraction; 0: they live in what it leaves."""
     covers_graphs: Ratio
     """1: the engine's estimate of CUDA graphs comes out of the fraction; 0: graphs are captured outside it."""
-    context_bytes: Bytes
-    """Taken by the driver and libraries before the engine looks at what is free."""
+    libraries_first: Ratio
+    """1: the fraction is of what is free once non-torch memory is taken; 0: of a device's whole memory."""
 
     block_size: Tokens
     """Tokens of a block where none is asked for."""
@@ -39,8 +39,8 @@ class EngineColumns:
     small_sequences: Count
     large_memory: Bytes
     """Memory from which a device counts as large."""
-    whole_prompts: Ratio
-    """1: the profiling batch is one prompt of max_model_len (no chunked prefill); 0: it is `batched_tokens`."""
+    whole_prompts: Tokens
+    """Prompts up to so many tokens are profiled whole, not chunked into `batched_tokens`."""
 
     logit_bytes: Bytes
     """Live bytes per vocabulary entry and sampled sequence at the sampler's peak, 16-bit model."""
@@ -52,6 +52,10 @@ class EngineColumns:
     """Copies of the widest FFN activation live there: gate and up, and their product."""
     expert_workspaces: Ratio
     """1: buffers of the routed experts persist beside either peak; 0: they are part of a layer's."""
+    narrow_inputs: Ratio
+    """1: so do the experts' inputs in the 8-bit format of the weights."""
+    encoder_bytes: Bytes
+    """Beside them for a model that also takes images or audio."""
     activation_bytes: Bytes
     """Constant part: rotary tables, sampling metadata, allocator rounding."""
     non_torch_single: Bytes

@@ -24,7 +24,7 @@ _FOLDER: Final = Path(__file__).parent / "catalog" / "engines"
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)")
 
 _BYTES: Final = frozenset(
-    ("context_bytes", "large_memory", "activation_bytes", "non_torch_single", "non_torch_parallel", "graph_bytes")
+    ("encoder_bytes", "large_memory", "activation_bytes", "non_torch_single", "non_torch_parallel", "graph_bytes")
     + ("bytes_per_graph",)
 )
 _SHOWN_IN_GIB: Final = 2**20

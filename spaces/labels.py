@@ -32,6 +32,14 @@ class Device:
     """Whether engines give it the defaults of small devices however much memory it has."""
     plain_sparse_rows: bool
     """Whether vLLM keeps 8-bit sparse MLA there in plain rows, not in those with scales and 16-bit rope."""
+    other: float
+    """Bytes that start-up takes there beside what engines print: driver and platform libraries."""
+    other_with_experts: float
+    """The same for models with routed experts, whose weights the platform lays out anew."""
+    pads_experts: bool
+    """Whether 16-bit experts are padded there."""
+    unmodelled: str
+    """Why a pool there is not predicted; empty where it is."""
     source: str
 
 
@@ -75,8 +83,45 @@ def device_of_label(label: str) -> Device | None:
         return None
     entry = entry or {}
     memory, source = (stated[1], f'the label "{label}"') if stated else (entry["memory"], entry["source"])
-    small, plain = entry.get("small", False), entry.get("plain_sparse_rows", False)
-    return Device(parse_quantity(memory, "byte"), small, plain, source)
+    return Device(
+        memory=parse_quantity(memory, "byte"),
+        small=entry.get("small", False),
+        plain_sparse_rows=entry.get("plain_sparse_rows", False),
+        other=parse_quantity(entry.get("other", "0 GiB"), "byte"),
+        other_with_experts=parse_quantity(entry.get("other_with_experts", entry.get("other", "0 GiB")), "byte"),
+        pads_experts=entry.get("pads_experts", False),
+        unmodelled=entry.get("unmodelled", ""),
+        source=source,
+    )
+
+
+def engine_of_labels(label: str, version: str) -> tuple[Engine, bool]:
+    """The band of an engine's label and version, and whether the version decided. Raises InputError if unknown.
+
+    >>> [engine_of_labels("vLLM", each)[0].name for each in ("0.6.x (V0)", "not stated (before 0.17 by its sizes)")]
+    ['vllm-0.7', 'vllm-0.16']
+    """
+    name = _table()["engines"].get(label.lower())
+    if name is None:
+        known = ", ".join(_table()["engines"])
+        raise InputError(f'engine "{label}" is not known{nearest(label.lower(), _table()["engines"])}: use one of {known}')
+    for pattern, band in _table()["versions"].get(name, {}).items():
+        if re.search(pattern, version.lower()):
+            return load_engine(band), True
+    return engine_of_version(name, version), re.search(r"\d+\.\d+", version) is not None
+
+
+def tower_bytes(label: str) -> float:
+    """Bytes of the encoders of a model's label, at 16 bits; 0 for a language model alone, or cut to it ("-Text").
+
+    >>> tower_bytes("meta-llama/Llama-3.1-8B-Instruct"), round(tower_bytes("google/gemma-3-27b-it") / 2**30, 2)
+    (0.0, 1.2)
+    """
+    short = reduced(label)
+    found = [entry for name, entry in _table()["towers"].items() if short.startswith(name)]
+    if "text" in _PARTS.split(label.lower()):
+        return 0.0
+    return parse_quantity(found[0]["memory"], "byte") if found else 0.0
 
 
 @cache
@@ -103,19 +148,3 @@ def _words() -> frozenset[str]:
 @cache
 def _table() -> dict[str, Any]:
     return tomllib.loads(_FILE.read_text(encoding="utf-8"))
-
-
-def engine_of_labels(label: str, version: str) -> tuple[Engine, bool]:
-    """The band of an engine's label and version, and whether the version decided. Raises InputError if unknown.
-
-    >>> [engine_of_labels("vLLM", each)[0].name for each in ("0.6.x (V0)", "not stated (before 0.17 by its sizes)")]
-    ['vllm-0.7', 'vllm-0.16']
-    """
-    name = _table()["engines"].get(label.lower())
-    if name is None:
-        known = ", ".join(_table()["engines"])
-        raise InputError(f'engine "{label}" is not known{nearest(label.lower(), _table()["engines"])}: use one of {known}')
-    for pattern, band in _table()["versions"].get(name, {}).items():
-        if re.search(pattern, version.lower()):
-            return load_engine(band), True
-    return engine_of_version(name, version), re.search(r"\d+\.\d+", version) is not None

@@ -35,6 +35,7 @@ class Prediction:
     block_bytes: Any
     request_blocks: Any
     weights: Any
+    padded_copy: Any
     activations: Any
     non_torch: Any
     graphs: Any
@@ -120,19 +121,22 @@ def _predict(
         bytes_per_token=pool.bytes_per_token(engine, layout, start.max_model_length),
         block_bytes=layout.block_bytes,
         request_blocks=layout.request_blocks,
-        weights=device_weights(model, start.tensor_parallel, stages, shards),
+        weights=device_weights(model, start, stages, shards),
+        padded_copy=startup.padded_expert_copy(model, start.tensor_parallel),
         activations=startup.activation_peak(engine, model, start, bits.model),
         non_torch=startup.non_torch(engine, start.tensor_parallel),
         graphs=startup.graph_estimate(engine, start.sequences),
     )
 
 
-def device_weights(model: ModelColumns, devices: Any, stages: Any, shards: Any) -> Any:
+def device_weights(model: ModelColumns, start: Startup, stages: Any, shards: Any) -> Any:
     """Bytes of the weights on the fullest device: its stage's layers, and the head or the input table at an end."""
+    devices = start.tensor_parallel
     head = model.head.elements * model.head.native_bits / 8 / devices
     table = weights.embedding_table_bytes(model, devices)
     experts = weights.expert_bytes(model.experts, 0.0, model.experts.routed, devices) / shards
     layers = weights.matrix_bytes(model, 0.0, devices) - head + experts
     whole = jnp.where(model.layers > 0, jnp.ceil(model.layers / stages) / jnp.maximum(model.layers, 1.0), 1.0)
+    whole = whole + start.draft_layers / jnp.maximum(model.layers, 1.0)
     ends = jnp.where(stages > 1, jnp.maximum(head, table), head + table)
     return layers * whole + ends

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from kvwall.spaces.engines import Engine, load_engine
 from kvwall.spaces.errors import Faults, InputError
-from kvwall.spaces.labels import Device, device_of_label, engine_of_labels, model_of_label
+from kvwall.spaces.labels import Device, device_of_label, engine_of_labels, model_of_label, tower_bytes
 from kvwall.spaces.models.layers import LayerGroup, Model
 from kvwall.spaces.models.load import load_model
 from kvwall.spaces.models.refused import draft_layers
@@ -80,6 +80,8 @@ class CapacityRow:
     device: Device | None
     asked: Asked
     logged: Logged
+    tower_bytes: float
+    """Encoders beside the language model."""
     counted: frozenset[str]
     """Quantities that the row's collector says it can judge."""
     labels: Mapping[str, str]
@@ -152,8 +154,10 @@ def row_of(cells: Mapping[str, str]) -> CapacityRow:
     )
     gpu = cells.get("gpu", "")
     labels = {name: cells.get(name, "") for name in _LABELS}
+    language_only = cell.says(cells, "language_model_only", r"language-model-only|text-only")
+    tower = 0.0 if language_only else tower_bytes(labels["model"])
     return CapacityRow(
-        cells["id"], engine, model, device_of_label(gpu), asked, _logged(cells, number), _counted(cells), labels
+        cells["id"], engine, model, device_of_label(gpu), asked, _logged(cells, number), tower, _counted(cells), labels
     )
 
 

@@ -147,8 +147,18 @@ def _pool(row: CapacityRow, predicted: Prediction, reasons: list[str]) -> float 
         gpu = row.labels["gpu"] or "blank"
         reasons.append(f'kv_pool_bytes: memory of the device "{gpu}" is not known: name a device of the alias table')
         return None
-    parts = (predicted.weights, predicted.activations, predicted.non_torch, predicted.graphs)
-    return _law(row, memory, *parts)
+    if row.device is not None and row.device.unmodelled:
+        reasons.append(f"kv_pool_bytes: {row.device.unmodelled}")
+        return None
+    beside = row.tower_bytes / row.asked.tensor
+    activations = predicted.activations
+    if row.device is not None:
+        experts = row.model.experts is not None
+        beside += row.device.other_with_experts if experts else row.device.other
+        beside += predicted.padded_copy if row.device.pads_experts else 0.0
+    if row.tower_bytes:
+        activations += float(row.engine.columns.encoder_bytes)
+    return _law(row, memory, predicted.weights + beside, activations, predicted.non_torch, predicted.graphs)
 
 
 def _pool_given_parts(row: CapacityRow, predicted: Prediction) -> float | None:
@@ -156,11 +166,10 @@ def _pool_given_parts(row: CapacityRow, predicted: Prediction) -> float | None:
     logged, engine = row.logged, row.engine.engine
     if row.asked.utilisation is None:
         return None
-    context = float(row.engine.columns.context_bytes)
     if engine == "sglang" and logged.before is not None and logged.after is not None:
-        return _law(row, logged.before + context, logged.before - logged.after, 0.0, 0.0, 0.0)
+        return _law(row, logged.before, logged.before - logged.after, 0.0, 0.0, 0.0)
     if engine == "trtllm" and logged.after is not None:
-        return _law(row, logged.after + context, 0.0, 0.0, 0.0, 0.0)
+        return _law(row, logged.after, 0.0, 0.0, 0.0, 0.0)
     memory = logged.total
     if engine != "vllm" or memory is None or logged.weights is None or logged.activations is None:
         return None
