@@ -11,7 +11,6 @@ from kvwall.spaces.units import Bits, Bytes, Count, Tokens
 
 _HALF_WIDTH_BITS = 16.0
 _EIGHT_BITS = 8.0
-_FOUR_BITS = 4.0
 _PAD_ELEMENTS = 128.0
 _PAD_STRIDE_ELEMENTS = 256.0
 _MATRICES_OF_AN_EXPERT = 3.0
@@ -42,15 +41,14 @@ def layer_peak(engine: EngineColumns, model: ModelColumns, tokens: Tokens, devic
 def expert_workspace(engine: EngineColumns, model: ModelColumns, tokens: Tokens, devices: Count, bits: Bits) -> Bytes:
     """Bytes of the buffers that routed experts keep: inputs or outputs of every token's experts, and their products.
 
-    Kernels for 4-bit experts keep none.
+    8-bit weights take their inputs in 8 bits: these are one more copy.
     """
     experts = model.experts
     inner = experts.elements / (_MATRICES_OF_AN_EXPERT * model.hidden) / devices
     elements = experts.active * (jnp.maximum(2 * inner, model.hidden) + inner)
-    narrow = engine.narrow_inputs * (experts.native_format_bits <= _EIGHT_BITS)
+    narrow = engine.narrow_inputs * (experts.native_format_bits == _EIGHT_BITS)
     bytes_of_token = elements * bits / BITS_PER_BYTE + narrow * experts.active * model.hidden
-    kept = jnp.logical_and(experts.layers > 0, experts.native_format_bits > _FOUR_BITS)
-    return jnp.where(kept, engine.expert_workspaces * tokens * bytes_of_token, 0.0)
+    return jnp.where(experts.layers > 0, engine.expert_workspaces * tokens * bytes_of_token, 0.0)
 
 
 def activation_peak(engine: EngineColumns, model: ModelColumns, start: Startup, bits: Bits) -> Bytes:
@@ -78,9 +76,10 @@ def padded_expert_copy(model: ModelColumns, devices: Count) -> Bytes:
     return jnp.where(pads, copies * experts.native_bits / BITS_PER_BYTE, 0.0)
 
 
-def non_torch(engine: EngineColumns, devices: Count) -> Bytes:
-    """Memory of libraries on a device: more where layers are split, for communication."""
-    return jnp.where(devices > 1, engine.non_torch_parallel, engine.non_torch_single)
+def non_torch(engine: EngineColumns, devices: Count, memory: Bytes) -> Bytes:
+    """Memory of libraries on a device: more where layers are split, most between large devices, which have fast links."""
+    split = jnp.where(memory >= engine.large_memory, engine.non_torch_parallel, engine.small_non_torch_parallel)
+    return jnp.where(devices > 1, split, engine.non_torch_single)
 
 
 def captured_graphs(sequences: Count) -> Count:

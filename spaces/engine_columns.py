@@ -62,6 +62,8 @@ class EngineColumns:
     """Non-torch memory of a device alone."""
     non_torch_parallel: Bytes
     """And of one that shares layers with others: communication buffers."""
+    small_non_torch_parallel: Bytes
+    """The same on devices that do not count as large."""
     graph_bytes: Bytes
     """Constant part of the estimate of CUDA graphs."""
     bytes_per_graph: Bytes

@@ -25,7 +25,7 @@ _VERSION: Final = re.compile(r"(\d+)\.(\d+)")
 
 _BYTES: Final = frozenset(
     ("encoder_bytes", "large_memory", "activation_bytes", "non_torch_single", "non_torch_parallel", "graph_bytes")
-    + ("bytes_per_graph",)
+    + ("bytes_per_graph", "small_non_torch_parallel")
 )
 _SHOWN_IN_GIB: Final = 2**20
 

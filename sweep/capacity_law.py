@@ -22,6 +22,8 @@ from kvwall.sweep.capacity_rows import CapacityRow
 _PADDED_GROUPS: Final = 4
 _NO_LAYERS: Final = LayerGroup(layers=0, query_heads=1, kv_heads=1, key_dim=0, value_dim=0)
 _ANY_CHIP: Final = "h100-sxm"
+_WITHOUT_WORKSPACES: Final = frozenset({"gpt_oss"})
+"""Families whose expert kernels keep no buffers: the peak of gpt-oss-120b is explained without."""
 _LENGTH_WITHOUT_LIMIT: Final = 2048.0
 """Tokens of a model that states no limit, as engines take it."""
 
@@ -56,8 +58,13 @@ def predict(row: CapacityRow) -> Prediction:
         start, engine = startup_of(row), engine_columns(row)
         bits = CacheBits(*map(np.float64, (row.asked.key_bits, row.asked.key_bits, row.asked.model_bits)))
         stages = np.float64(row.asked.pipeline)
-        shards = np.float64(row.asked.data)
-        return jax.tree.map(float, _predicted()(engine, model, states, bits, start, stages, shards))
+        shards, memory = np.float64(row.asked.data), np.float64(device_memory(row) or engine.large_memory)
+        return jax.tree.map(float, _predicted()(engine, model, states, bits, start, stages, shards, memory))
+
+
+def device_memory(row: CapacityRow) -> float | None:
+    """Bytes of the row's device as its driver reports them: of the alias table, else as logged."""
+    return row.device.memory if row.device else row.logged.total
 
 
 def engine_columns(row: CapacityRow) -> EngineColumns:
@@ -67,13 +74,16 @@ def engine_columns(row: CapacityRow) -> EngineColumns:
         columns = replace(columns, covers_graphs=np.float64(0.0))
     if row.device is not None and row.device.plain_sparse_rows:
         columns = replace(columns, sparse_row_bytes=np.float64(0.0))
+    if row.model.model_type in _WITHOUT_WORKSPACES:
+        columns = replace(columns, expert_workspaces=np.float64(0.0))
     return columns
 
 
 def startup_of(row: CapacityRow) -> Startup:
     """The start-up's numbers, open ones from the engine; a small device has smaller defaults."""
     asked, figures = row.asked, row.engine.columns
-    small = row.device is not None and (row.device.small or row.device.memory < figures.large_memory)
+    memory = device_memory(row)
+    small = memory is not None and (memory < figures.large_memory or (row.device is not None and row.device.small))
     tokens = figures.small_batched_tokens if small else figures.batched_tokens
     sequences = figures.small_sequences if small else figures.sequences
     has_state = any(group.kind == "recurrent" for group in row.model.groups)
@@ -114,6 +124,7 @@ def _predict(
     start: Startup,
     stages: Any,
     shards: Any,
+    memory: Any,
 ) -> Prediction:
     stage = replace(model.groups, layers=jnp.ceil(model.groups.layers / stages))
     layout = pages.layout(engine, stage, states, bits, start)
@@ -124,7 +135,7 @@ def _predict(
         weights=device_weights(model, start, stages, shards),
         padded_copy=startup.padded_expert_copy(model, start.tensor_parallel),
         activations=startup.activation_peak(engine, model, start, bits.model),
-        non_torch=startup.non_torch(engine, start.tensor_parallel),
+        non_torch=startup.non_torch(engine, start.tensor_parallel, memory),
         graphs=startup.graph_estimate(engine, start.sequences),
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from kvwall.objectives.pool import pool_bytes
 from kvwall.spaces.errors import NothingAdmissible
-from kvwall.sweep.capacity_law import Prediction, engine_columns, predict
+from kvwall.sweep.capacity_law import Prediction, device_memory, engine_columns, predict
 from kvwall.sweep.capacity_rows import CapacityRow, read_rows
 
 QUANTITIES: Final = (
@@ -142,7 +142,7 @@ def _pool(row: CapacityRow, predicted: Prediction, reasons: list[str]) -> float 
         return None
     if row.engine.engine == "llamacpp":
         return None
-    memory = row.device.memory if row.device else row.logged.total
+    memory = device_memory(row)
     if memory is None:
         gpu = row.labels["gpu"] or "blank"
         reasons.append(f'kv_pool_bytes: memory of the device "{gpu}" is not known: name a device of the alias table')
