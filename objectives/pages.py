@@ -117,9 +117,7 @@ def states_needed(start: Startup) -> Count:
     return 1 + start.prefix_caching + start.draft_tokens
 
 
-def layout(
-    engine: EngineColumns, groups: Groups, states: StateColumns, bits: CacheBits, start: Startup
-) -> Layout:
+def layout(engine: EngineColumns, groups: Groups, states: StateColumns, bits: CacheBits, start: Startup) -> Layout:
     """How this engine lays these stores out: in groups of equal size where they are unlike, else each by itself."""
     layers = with_draft_layers(groups, start.draft_layers)
     token = token_bytes(engine, groups, bits, start.tensor_parallel)
@@ -176,9 +174,10 @@ def _layout_of_each(
     of_all = jnp.sum(jnp.where(ends, 0.0, layers * token * charged), axis=0)
     held = jnp.ceil(jnp.minimum(jnp.where(ends, groups.window, 0.0), length) / block)
     beside = jnp.sum(jnp.where(ends, layers * token * held * block, 0.0), axis=0)
-    fixed = states_needed(start) * jnp.sum(layers * state, axis=0) * (engine.state_share <= 0)
     whole = jnp.ceil(jnp.ceil(length / start.context_parallel) / block)
     only_windows = jnp.sum(layers * token, axis=0) * block
+    shared = jnp.logical_or(engine.state_share <= 0, only_windows <= 0)  # else states have a pool of their own
+    fixed = states_needed(start) * jnp.sum(layers * state, axis=0) * shared
     page = jnp.where(of_all > 0, of_all * block, only_windows)
     page = jnp.where(page > 0, page, jnp.maximum(fixed, 1.0))
     request = jnp.where(of_all > 0, whole * of_all * block, 0.0) + beside + fixed

@@ -37,8 +37,10 @@ def pool_bytes(
 
 def pool_of_kv(engine: EngineColumns, pool: Bytes, groups: Groups) -> Bytes:
     """The part of a pool that holds tokens, where recurrent states have a share of their own."""
-    states = jnp.any(jnp.logical_and(groups.layers > 0, recurrent(groups)), axis=0)
-    return pool / (1 + engine.state_share * states)
+    some, fixed = groups.layers > 0, recurrent(groups)
+    states = jnp.any(jnp.logical_and(some, fixed), axis=0)
+    attention = jnp.any(jnp.logical_and(some, jnp.logical_not(fixed)), axis=0)
+    return pool / (1 + engine.state_share * jnp.logical_and(states, attention))
 
 
 def pool_blocks(pool: Bytes, layout: Layout) -> Count:

@@ -77,13 +77,13 @@ def padded_expert_copy(model: ModelColumns, devices: Count) -> Bytes:
 
 
 def non_torch(engine: EngineColumns, devices: Count, memory: Bytes) -> Bytes:
-    """Memory of libraries on a device: more where layers are split, most between large devices, which have fast links."""
+    """Memory of libraries on a device: more where layers are split, most between large ones with fast links."""
     split = jnp.where(memory >= engine.large_memory, engine.non_torch_parallel, engine.small_non_torch_parallel)
     return jnp.where(devices > 1, split, engine.non_torch_single)
 
 
 def captured_graphs(sequences: Count) -> Count:
-    """Batch sizes a CUDA graph is captured for: 1, 2, 4, every 8th to 256, every 16th to 512, up to twice the sequences.
+    """Batch sizes with a CUDA graph: 1, 2, 4, every 8th to 256, every 16th to 512, up to twice the sequences.
 
     >>> [float(captured_graphs(n)) for n in (2.0, 4.0, 128.0, 1024.0)]
     [3.0, 4.0, 35.0, 51.0]

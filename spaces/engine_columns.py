@@ -16,7 +16,7 @@ from kvwall.spaces.units import Bits, Bytes, Count, Ratio, Tokens
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class EngineColumns:
-    """One engine in one band of versions. A figure's value and source are in its file, `catalog/engines/<name>.toml`."""
+    """One engine in one band of versions. Values and sources are in its file, `catalog/engines/<name>.toml`."""
 
     utilisation: Ratio
     """Memory fraction where none is asked for."""

@@ -101,10 +101,10 @@ def engine_of_labels(label: str, version: str) -> tuple[Engine, bool]:
     >>> [engine_of_labels("vLLM", each)[0].name for each in ("0.6.x (V0)", "not stated (before 0.17 by its sizes)")]
     ['vllm-0.7', 'vllm-0.16']
     """
-    name = _table()["engines"].get(label.lower())
+    known = _table()["engines"]
+    name = known.get(label.lower())
     if name is None:
-        known = ", ".join(_table()["engines"])
-        raise InputError(f'engine "{label}" is not known{nearest(label.lower(), _table()["engines"])}: use one of {known}')
+        raise InputError(f'engine "{label}" is unknown{nearest(label.lower(), known)}: use one of {", ".join(known)}')
     for pattern, band in _table()["versions"].get(name, {}).items():
         if re.search(pattern, version.lower()):
             return load_engine(band), True

@@ -54,12 +54,13 @@ def predict(row: CapacityRow) -> Prediction:
     with jax.enable_x64(True):
         model, states = _model_columns(row.model)
         if row.asked.state_bits:
-            states = replace(states, bits=np.where(states.elements > 0, row.asked.state_bits, 0.0))
+            states = replace(states, bits=states.bits * 0.0 + row.asked.state_bits)
         start, engine = startup_of(row), engine_columns(row)
         bits = CacheBits(*map(np.float64, (row.asked.key_bits, row.asked.key_bits, row.asked.model_bits)))
         stages = np.float64(row.asked.pipeline)
         shards, memory = np.float64(row.asked.data), np.float64(device_memory(row) or engine.large_memory)
-        return jax.tree.map(float, _predicted()(engine, model, states, bits, start, stages, shards, memory))
+        answer: Prediction = _predicted()(engine, model, states, bits, start, stages, shards, memory)
+        return Prediction(*map(float, jax.tree.leaves(answer)))
 
 
 def device_memory(row: CapacityRow) -> float | None:

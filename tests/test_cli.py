@@ -237,7 +237,7 @@ def test_a_bad_model_file_is_no_traceback(kvwall, tmp_path, content):
         (("catalog", "hardware", "h100"), "did you mean h100-sxm"),
         (("catalog", "metrics", "tokens"), 'metric "tokens" is unknown'),
         (("catalog", "axes", "read_fraction"), "not supported yet"),
-        (("catalog", "engines", "vllm"), 'engine "vllm" is unknown'),
+        (("catalog", "engines", "vlm"), 'engine "vlm" is unknown (did you mean vllm'),
         (("catalog", "--jsn"), "--jsn"),
         (("--jsn",), "--jsn"),
     ],

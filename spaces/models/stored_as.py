@@ -71,9 +71,8 @@ def _quantized(model: Model, text: str, form: StoredFormat) -> Model:
 def _with(model: Model, form: StoredFormat) -> Model:
     spared = form.only_experts and model.experts is not None
     bits, payload = (form.dtype_bits, form.dtype_bits) if spared else (form.matrix_bits, form.payload_bits)
-    matrices = {}
-    for name in ("query_output", "key_value", "ffn"):
-        matrices |= {f"{name}_bits": bits, f"{name}_payload_bits": payload}
+    classes = ("query_output", "key_value", "ffn")
+    matrices = {f"{name}_bits": bits for name in classes} | {f"{name}_payload_bits": payload for name in classes}
     whole = {name: form.dtype_bits for name in ("head_bits", "head_payload_bits", "embedding_bits", "vector_bits")}
     experts = model.experts and replace(model.experts, bits=form.matrix_bits, payload_bits=form.payload_bits)
     router = {"router_bits": form.dtype_bits, "router_payload_bits": form.dtype_bits}

@@ -26,7 +26,7 @@ def command(
 ) -> None:
     """Compare published figures with the laws: errors, and which rows could not be used and why."""
     if not capacity:
-        raise InputError("validation of speed and quality is not built yet: give --capacity for memory pools of engines")
+        raise InputError("validation of speed and quality is not built yet: give --capacity for memory pools")
     report = validate_capacity(rows)
     if json:
         typer.echo(json_text.dumps(report.to_json(), allow_nan=False, indent=2))
