@@ -18,7 +18,11 @@ from kvwall.spaces.units import parse_quantity
 _FILE: Final = Path(__file__).parent / "catalog" / "aliases.toml"
 _REMARK: Final = re.compile(r"\(([^)]*)\)")
 _STATED: Final = re.compile(r"\(([\d.]+ GiB)\)")
+_SIZE: Final = re.compile(r"\b(\d+)[- ]?Gi?B\b")
+_REPORTED: Final = 0.985
+"""Share of the GB of a label that a driver reports as GiB."""
 _PARTS: Final = re.compile(r"[-_ ]+|\.(?=w\da)")
+_FORK: Final = re.compile(r"\bfork\b", re.IGNORECASE)
 _DATE: Final = re.compile(r"\d{4}")
 
 
@@ -38,6 +42,8 @@ class Device:
     """The same for models with routed experts, whose weights the platform lays out anew."""
     pads_experts: bool
     """Whether 16-bit experts are padded there."""
+    smallest_rank: float
+    """Bytes that the poorest of eight or more devices has less than the one that prints its pool."""
     unmodelled: str
     """Why a pool there is not predicted; empty where it is."""
     source: str
@@ -72,17 +78,24 @@ def model_of_label(label: str) -> str:
 
 
 def device_of_label(label: str) -> Device | None:
-    """The device that a label names, or None; memory stated in brackets, as in "(79.14 GiB)", goes before the table's.
+    """The device that a label names, or of the memory that it states; None where it does neither.
+
+    Memory stated in brackets, as in "(79.14 GiB)", goes before the table's.
 
     >>> device_of_label("H100-80GB (79.14 GiB)").memory / 2**30, device_of_label("not seen")
     (79.14, None)
     """
     entry = _table()["devices"].get(_REMARK.sub("", label.lower()).strip())
     stated = _STATED.search(label)
-    if entry is None and not stated:
+    size = _SIZE.search(_REMARK.sub("", label))
+    if entry is None and not stated and not size:
         return None
     entry = entry or {}
-    memory, source = (stated[1], f'the label "{label}"') if stated else (entry["memory"], entry["source"])
+    memory, source = entry.get("memory", ""), entry.get("source", f'the label "{label}"')
+    if stated:
+        memory, source = stated[1], f'the label "{label}"'
+    elif size and not memory:
+        memory = f"{float(size[1]) * _REPORTED} GiB"
     return Device(
         memory=parse_quantity(memory, "byte"),
         small=entry.get("small", False),
@@ -90,6 +103,7 @@ def device_of_label(label: str) -> Device | None:
         other=parse_quantity(entry.get("other", "0 GiB"), "byte"),
         other_with_experts=parse_quantity(entry.get("other_with_experts", entry.get("other", "0 GiB")), "byte"),
         pads_experts=entry.get("pads_experts", False),
+        smallest_rank=parse_quantity(entry.get("smallest_rank", "0 GiB"), "byte"),
         unmodelled=entry.get("unmodelled", ""),
         source=source,
     )
@@ -105,6 +119,8 @@ def engine_of_labels(label: str, version: str) -> tuple[Engine, bool]:
     name = known.get(label.lower())
     if name is None:
         raise InputError(f'engine "{label}" is unknown{nearest(label.lower(), known)}: use one of {", ".join(known)}')
+    if _FORK.search(version):
+        raise InputError(f'engine_version "{version}": the memory rules of a fork are not known')
     for pattern, band in _table()["versions"].get(name, {}).items():
         if re.search(pattern, version.lower()):
             return load_engine(band), True

@@ -24,6 +24,7 @@ QUANTITIES: Final = (
     "max_concurrency",
     "refusal",
 )
+_MANY_DEVICES: Final = 8
 _NO_ERROR: Final = "refusal"
 """A yes or no: 1 where the engine refused to start, else 0."""
 
@@ -122,7 +123,10 @@ def compare(row: CapacityRow) -> tuple[list[Compared], list[str]]:
         if given is not None:
             answers["kv_pool_bytes_given_parts"] = (logged.pool, given)
         if logged.max_concurrency is not None:
-            answers["max_concurrency"] = (logged.max_concurrency, predicted.concurrency(logged.pool))
+            answers["max_concurrency"] = (
+                logged.max_concurrency,
+                predicted.concurrency(_binding_pool(row, logged.pool)),
+            )
     starts = logged.max_concurrency is not None and logged.max_concurrency >= 1
     if free is not None and (logged.refused or starts):
         answers["refusal"] = (float(logged.refused), float(predicted.concurrency(free) < 1))
@@ -134,6 +138,12 @@ def compare(row: CapacityRow) -> tuple[list[Compared], list[str]]:
         if all(map(math.isfinite, values))
     ]
     return compared, reasons
+
+
+def _binding_pool(row: CapacityRow, printed: float) -> float:
+    """The pool that decides the block count: the poorest device's, where many share the layers."""
+    shared = row.device is not None and row.asked.tensor >= _MANY_DEVICES
+    return printed - row.device.smallest_rank if row.device is not None and shared else printed
 
 
 def _pool(row: CapacityRow, predicted: Prediction, reasons: list[str]) -> float | None:

@@ -125,6 +125,7 @@ def test_a_wrong_pool_is_noticed(tmp_path):
         ({"weights_GiB": "-3"}, "weights_GiB = -3 is not above zero"),
         ({"kv_tokens": "inf"}, "kv_tokens = 'inf' is not a finite number"),
         ({"engine": "vlm"}, 'engine "vlm" is unknown (did you mean vllm'),
+        ({"engine_version": "fork"}, "rules of a fork are not known"),
         ({"engine": ""}, 'engine "" is unknown'),
         ({"model": ""}, "model is blank"),
         ({"model": "Qwen3-Giant"}, 'model "Qwen3-Giant" is not in the catalogue'),
