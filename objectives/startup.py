@@ -17,6 +17,16 @@ _MATRICES_OF_AN_EXPERT = 3.0
 _LARGEST_GRAPH = 512.0
 
 
+def default_batched_tokens(engine: EngineColumns, memory: Bytes) -> Tokens:
+    """Tokens that the engine batches where nobody says: more on a large device."""
+    return jnp.where(memory >= engine.large_memory, engine.batched_tokens, engine.small_batched_tokens)
+
+
+def default_sequences(engine: EngineColumns, memory: Bytes) -> Count:
+    """Sequences that the engine runs at once where nobody says: more on a large device."""
+    return jnp.where(memory >= engine.large_memory, engine.sequences, engine.small_sequences)
+
+
 def profiled_tokens(engine: EngineColumns, start: Startup) -> Tokens:
     """Tokens of the batch that the engine profiles: its scheduler's, or a whole prompt where prefill is not chunked."""
     whole = start.max_model_length <= engine.whole_prompts

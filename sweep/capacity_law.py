@@ -83,17 +83,15 @@ def engine_columns(row: CapacityRow) -> EngineColumns:
 def startup_of(row: CapacityRow) -> Startup:
     """The start-up's numbers, open ones from the engine; a small device has smaller defaults."""
     asked, figures = row.asked, row.engine.columns
-    memory = device_memory(row)
-    small = memory is not None and (memory < figures.large_memory or (row.device is not None and row.device.small))
-    tokens = figures.small_batched_tokens if small else figures.batched_tokens
-    sequences = figures.small_sequences if small else figures.sequences
+    small = row.device is not None and row.device.small
+    memory = 0.0 if small else device_memory(row) or figures.large_memory
     has_state = any(group.kind == "recurrent" for group in row.model.groups)
     block = None if has_state else asked.block_size  # what is logged there is the raised block, a result
     numbers = (
         asked.max_model_length or _LENGTH_WITHOUT_LIMIT,
         block or figures.block_size,
-        asked.batched_tokens or tokens,
-        asked.sequences or sequences,
+        asked.batched_tokens or startup.default_batched_tokens(figures, memory),
+        asked.sequences or startup.default_sequences(figures, memory),
         asked.prefix_caching,
         asked.draft_tokens,
         asked.draft_layers,

@@ -245,3 +245,11 @@ def test_layouts_of_every_kind_are_finite(engine, name):
         assert float(value) > 0
         assert np.isfinite(float(value))
     assert np.isfinite(float(pool.bytes_per_token(columns, layout, start.max_model_length)))
+
+
+def test_small_devices_have_smaller_defaults():
+    columns = load_engine("vllm").columns
+    assert float(startup.default_batched_tokens(columns, 24 * GIB)) == 2048
+    assert float(startup.default_sequences(columns, 24 * GIB)) == 256
+    assert float(startup.default_batched_tokens(columns, 79 * GIB)) == 8192
+    assert float(startup.default_sequences(columns, 79 * GIB)) == 1024
