@@ -119,14 +119,8 @@ def kv_pool_tokens(design: Design, step: Step) -> Tokens:
 
 
 def max_concurrency(design: Design, step: Step) -> Count:
-    """Requests of the longest length that the KV pools of all attention ranks hold, not rounded."""
-    longest = engine_memory.startup_of(design).max_model_length
-    own = longest - design.workload.context
-    whole = engine_memory.reserved(design, step.ledger.cache, longest, own)
-    in_hbm = jnp.maximum(1 - tiers.placed_fraction(design.placement), 0.0)
-    on_device = whole * parallel.layers_of_stage(design.model.layers, design.parallel.pipeline) * in_hbm
-    ranks = design.parallel.attention_data
-    return ranks * jnp.maximum(step.memory.pool, 0.0) / jnp.where(on_device > 0, on_device, 1.0)
+    """Requests of the longest length that the fullest device's memory holds, of all attention ranks, not rounded."""
+    return step.memory.max_concurrency
 
 
 def messages_per_step(design: Design, step: Step) -> Count:
