@@ -14,17 +14,17 @@ from typing import Final
 
 from kvwall.spaces.errors import Faults, InputError, nearest
 from kvwall.spaces.figures import FIGURES, Figure, checked, checked_value, display
-from kvwall.spaces.tiers import KINDS, TierTechnology, load_tier, tier_names
+from kvwall.spaces.tiers import KINDS, TierTechnology, load_tier
 
-ROLES: Final[Mapping[str, str]] = {
-    "host": "host",
-    "host_link": "link",
-    "cxl": "cxl",
-    "nvme": "nvme",
-    "remote": "remote",
-    "scale_out": "remote",
+ROLES: Final[Mapping[str, tuple[str, str]]] = {
+    "host": ("host", "grace-lpddr5x"),
+    "host_link": ("link", "pcie5-x16"),
+    "cxl": ("cxl", "cxl2-x16"),
+    "nvme": ("nvme", "nvme-gen5-micron9550"),
+    "remote": ("remote", "rdma-400g"),
+    "scale_out": ("remote", "rdma-400g"),
 }
-"""Word for a whole tier or link -> kind of technology that it takes."""
+"""Word for a whole tier or link -> kind of technology that it takes, and an example to show."""
 _LINKS_FIRST: Final = ("host_link", *(word for word in ROLES if word != "host_link"))
 """How fast a host's memory may be read depends on the link to it."""
 _COUNTED: Final = re.compile(r"(?:([1-9][0-9]{0,3})\s*x\s+)?(\S.*)")
@@ -83,9 +83,10 @@ def _replaced(field: str, sourced: Mapping[str, Figure]) -> str:
 
 
 def _named(word: str, text: str) -> _Named:
+    kind, example = ROLES[word]
     match = _COUNTED.fullmatch(text.strip())
     if match is None:
-        raise InputError(f'{word} = "{text}": write the name of a tier, e.g. {word} = "{_example(word)}"')
+        raise InputError(f'{word} = "{text}": write the name of a tier, e.g. {word} = "{example}"')
     try:
         tier = load_tier(match[2])
     except InputError as error:
@@ -93,20 +94,16 @@ def _named(word: str, text: str) -> _Named:
             figures = ", ".join(field for field in FIGURES if field.startswith(f"{word}_"))
             raise InputError(
                 f'{word} = "{text}" is a quantity, not a tier: write the name of a tier, e.g. '
-                f'{word} = "{_example(word)}", or the quantity of a figure: {figures}'
+                f'{word} = "{example}", or the quantity of a figure: {figures}'
             ) from error
         raise InputError(f"{word}: {fault}" for fault in error.faults) from None
-    if tier.kind != ROLES[word]:
-        fitting = [role for role, kind in ROLES.items() if kind == tier.kind]
+    if tier.kind != kind:
+        fitting = [role for role, (taken, _) in ROLES.items() if taken == tier.kind]
         raise InputError(
             f'{word} = "{tier.name}": that is {KINDS[tier.kind]} (kind {tier.kind}), and {word} takes '
-            f"kind {ROLES[word]}, e.g. {_example(word)}; write {' or '.join(fitting)} = \"{tier.name}\""
+            f"kind {kind}, e.g. {example}; write {' or '.join(fitting)} = \"{tier.name}\""
         )
     return _Named(int(match[1] or 1), tier)
-
-
-def _example(word: str) -> str:
-    return next(name for name in tier_names() if load_tier(name).kind == ROLES[word])
 
 
 def _of_tier(
@@ -150,7 +147,7 @@ def _behind_link(memory: Figure, known: Mapping[str, Figure], named: _Named) -> 
     if link is None:
         raise InputError(
             f"{named.tier.name} lies behind the link to the host, which has no source for this device: "
-            f'state that as well, e.g. host_link = "{_example("host_link")}"'
+            f'state that as well, e.g. host_link = "{ROLES["host_link"][1]}"'
         )
     if memory.value < link.value:
         return memory

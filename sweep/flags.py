@@ -33,7 +33,8 @@ def _assumptions(single: SingleDesign) -> Iterator[str]:
     chip = single.hardware
     for field in chip.assumed:
         figure = getattr(chip, field)
-        yield f"assumed: {field} = {display(field, figure.value)} ({figure.note})"
+        why, _, _ = figure.note.partition("; ")
+        yield f"assumed: {field} = {display(field, figure.value)} ({why})"
     if single.inputs["price_basis"] == "list" and chip.list_price is not None:
         years = WRITE_OFF_SECONDS / _SECONDS_PER_YEAR
         yield f"list price written off over {years:g} years (assumed), without power and hosting"
