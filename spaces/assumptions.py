@@ -72,7 +72,7 @@ def assumed_figures(
     of_tiers: dict[str, Figure] = {}
     for word in sorted(named, key=_LINKS_FIRST.index):
         try:
-            of_tiers |= _of_tier(word, named[word], sourced, sourced | of_tiers | explicit)
+            of_tiers |= _of_tier(word, named[word], sourced, {**sourced, **of_tiers, **explicit})
         except InputError as error:
             faults.absorb(InputError(f"assume: {word}: {fault}" for fault in error.faults))
     return of_tiers | explicit
@@ -101,19 +101,18 @@ def _named(word: str, text: str) -> _Named:
         fitting = [role for role, (taken, _) in ROLES.items() if taken == tier.kind]
         raise InputError(
             f'{word} = "{tier.name}": that is {KINDS[tier.kind]} (kind {tier.kind}), and {word} takes '
-            f"kind {kind}, e.g. {example}; write {' or '.join(fitting)} = \"{tier.name}\""
+            f'kind {kind}, e.g. {example}; write {" or ".join(fitting)} = "{tier.name}"'
         )
     return _Named(int(match[1] or 1), tier)
 
 
-def _of_tier(
-    word: str, named: _Named, sourced: Mapping[str, Figure], known: Mapping[str, Figure]
-) -> dict[str, Figure]:
+def _of_tier(word: str, named: _Named, sourced: Mapping[str, Figure], known: Mapping[str, Figure]) -> dict[str, Figure]:
     """The device's figures that a technology states in this role; `known` are all other figures of the device."""
     tier = named.tier
     sharing = known.get(f"{word}_link_devices")
     devices = sharing.value if sharing else 1.0
-    bandwidth, capacity = (tier.bandwidth, named.count), (tier.capacity, named.count / devices)
+    bandwidth, capacity = (tier.bandwidth, float(named.count)), (tier.capacity, named.count / devices)
+    wanted: dict[str, tuple[Figure | None, float]]
     match word:
         case "host_link":
             wanted = {"host_link_bandwidth": bandwidth, "link_energy": (tier.energy, 1)}

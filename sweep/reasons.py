@@ -53,6 +53,8 @@ def missing_figures(single: SingleDesign, metric: str) -> list[str]:
             needed = [*step_figures(single), f"{single.inputs['price_basis']}_price"]
         case "reload_time" | "break_even_context":
             needed = [*step_figures(single), *(["host_link_bandwidth"] if not placed(single) else [])]
+        case "tier_bandwidth":
+            needed = [f"{tier}_link_bandwidth" for tier in placed(single) or ["host"]]
         case _:
             needed = step_figures(single)
     return [_no_source(single, field) for field in needed if _absent(single, field)]

@@ -16,6 +16,7 @@ from kvwall.spaces.columns import Catalogue, Columns, load_catalogue
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.quality import load_quality_curves
 from kvwall.spaces.space import Space
+from kvwall.spaces.transfer import load_transfer_curve
 from kvwall.sweep.canonical import sha256
 from kvwall.sweep.objective import Constraint, Objective
 from kvwall.sweep.study_file.decode import decode
@@ -123,6 +124,7 @@ class Study:
             "model": self._hash_each("model", [dataclasses.asdict(model) for model in catalogue.models]),
             "hardware": self._hash_each("hardware", [dataclasses.asdict(chip) for chip in catalogue.hardware]),
             "quality": sha256(dataclasses.asdict(load_quality_curves())),
+            "transfer": sha256(dataclasses.asdict(load_transfer_curve())),
         }
 
     def _hash_each(self, axis: str, records: Sequence[object]) -> dict[str, str]:

@@ -134,7 +134,8 @@ def _tiers(entries: Sequence[Entry]) -> None:
     numbers: dict[str, Kind] = {heading: "number" for heading, _ in _TIER_FIGURES.values()}
     _print_table({"name": "word", "kind": "word", **numbers}, rows)
     console = terminal()
-    console.print("* announced, not shipping    - no source states it    figures of one drive, port or channel", style="dim")
+    told = "* announced, not shipping    - no source states it    figures of one drive, port or channel"
+    console.print(told, style="dim")
     words = ", ".join(f"{word} ({kind})" if kind != word else word for word, (kind, _) in ROLES.items())
     console.print(f"Use one with --assume WORD=NAME; the words and the kinds they take: {words}", style="dim")
 
