@@ -75,11 +75,10 @@ def test_other_rows_give_another_record() -> None:
 
 def test_the_fit_finds_a_planted_curve() -> None:
     sizes = [4e3, 3e4, 2e5, 2e6, None]
-    rows = [
-        TransferRow("x", "PCIe 5.0", "planted", size, float(effective_bandwidth(size or 1e15, link, 3e-6, 0.8)), link, "", "")
-        for size in sizes
-        for link in (32e9, 64e9)
-    ]  # fmt: skip
+    planted = [
+        (size, link, effective_bandwidth(size or 1e15, link, 3e-6, 0.8)) for size in sizes for link in (3e10, 6e10)
+    ]
+    rows = [TransferRow("x", "PCIe 5.0", "planted", size, float(found), link, "", "") for size, link, found in planted]
     found = fit_transfer(rows, "2026-01-01")
     assert (found.seconds_per_piece, found.large_share) == pytest.approx((3e-6, 0.8), rel=1e-3)
     assert found.worst_factor == pytest.approx(1, abs=1e-2)
