@@ -9,6 +9,7 @@ from kvwall.objectives import compute, engine_memory, parallel
 from kvwall.objectives.register import LABELS
 from kvwall.objectives.status import computed
 from kvwall.objectives.tiers import TIERS
+from kvwall.spaces.assumptions import ROLES
 from kvwall.spaces.figures import FIGURES
 from kvwall.sweep.endless import no_crossover, stops_growing
 from kvwall.sweep.layout_faults import layout_faults
@@ -106,7 +107,10 @@ def _absent(single: SingleDesign, field: str) -> bool:
 
 def _no_source(single: SingleDesign, field: str) -> str:
     written = f'--assume {field}="{FIGURES[field].example}"'
-    return f"{field} of {single.inputs['hardware']} has no source: give its true value, written like {written}"
+    missing = f"{field} of {single.inputs['hardware']} has no source: give its true value, written like {written}"
+    link = field.removesuffix("_bandwidth")
+    word = link if link in ROLES else link.removesuffix("_link")
+    return f"{missing}, or a technology of `kvwall catalog tiers`, --assume {word}=NAME" if word in ROLES else missing
 
 
 def why(single: SingleDesign) -> str:

@@ -170,7 +170,9 @@ def test_a_file_of_one_s_own(tmp_path: Path) -> None:
 
 def test_a_placement_has_a_time_once_its_tier_is_named() -> None:
     design = {"model": LLAMA, "hardware": "h100-sxm", "tensor_parallel": 8, "context": 65536, "placement_nvme": 0.5}
-    assert kv.evaluate(**design).status == "unsourced_input"
+    unknown = kv.evaluate(**design)
+    assert unknown.status == "unsourced_input"
+    assert "--assume nvme=NAME" in unknown.reasons["tokens_per_second"]
     named = kv.evaluate(**design, assume={"nvme": "nvme-gen5-micron9550"})
     assert named.status == "ok"
     stated = kv.evaluate(**design, assume={"nvme_link_bandwidth": "14 GB/s", "nvme_energy": "223 pJ/bit"})
