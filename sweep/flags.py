@@ -9,9 +9,9 @@ import jax
 
 from kvwall.objectives.kv import FULL_BITS
 from kvwall.objectives.transfer import piece_bytes, slowest_link
-from kvwall.spaces.columns import WRITE_OFF_SECONDS
 from kvwall.spaces.figures import display
 from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
+from kvwall.spaces.record_columns import WRITE_OFF_SECONDS
 from kvwall.spaces.transfer import load_transfer_curve
 from kvwall.sweep.readable import bytes_text
 from kvwall.sweep.reasons import placed
