@@ -82,6 +82,8 @@ def metric_text(value: float, unit: str, name: str) -> str:
     match unit:
         case "byte":
             return bytes_text(value)
+        case "byte s-1":
+            return prefixed(value, "B/s")
         case "s":
             return seconds_text(value)
         case "s-1":
