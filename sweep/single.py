@@ -36,6 +36,8 @@ class SingleDesign:
     """Axes the user set; the others are neutral."""
     model: Model
     hardware: Hardware
+    catalogue: Catalogue
+    """Of this one model and hardware, in full precision."""
     task: str
     confidence: float
     design: Design
@@ -63,10 +65,13 @@ def single_design(
     faults.raise_if_any()
     if space is None or model is None or hardware is None or quality is None:
         raise InputError("state one model and one hardware by name or path")
+    catalogue = Catalogue((model,), (hardware,), quality)
     with jax.enable_x64(True):
-        design = Columns(space, Catalogue((model,), (hardware,), quality)).design({})
+        design = Columns(space, catalogue).design({})
         step, evaluation = evaluate_step(design), evaluate(design, task)
-    return SingleDesign(space.point(0), frozenset(axes), model, hardware, task, confidence, design, step, evaluation)
+    return SingleDesign(
+        space.point(0), frozenset(axes), model, hardware, catalogue, task, confidence, design, step, evaluation
+    )
 
 
 def attempt(faults: Faults, action: Callable[[], _T]) -> _T | None:
