@@ -34,7 +34,9 @@ SPARE: Final = "device_margin"
 DEVICES: Final = "devices"
 YIELDED: Final = "tokens_per_step"
 """Of a sequence."""
-RANKED_BY: Final = ("tokens_per_second", "quality_loss_upper", SPARE, DEVICES, "status")
+LOSS: Final = "quality_loss_upper"
+"""What the budget is about."""
+RANKED_BY: Final = ("tokens_per_second", LOSS, SPARE, DEVICES, "status")
 """The figures that a search compares."""
 _FIGURES: Final = (*METRICS, SPARE, DEVICES, YIELDED, *OF_THE_STEP)
 _OF_ONE_CATALOGUE: Final = frozenset({"model", "hardware", "quality", "usd_per_second"})
@@ -97,6 +99,10 @@ class Outcomes:
         figures = {name: float(array[place]) for name, array in self.arrays.items() if name not in LABELS}
         codes = {name: int(self.arrays[name][place]) for name in LABELS}
         return Outcome(figures, {name: LABELS[name].meanings[code] for name, code in codes.items()})
+
+    def part(self, first: int, end: int) -> Outcomes:
+        """Some of them."""
+        return Outcomes({name: array[first:end] for name, array in self.arrays.items()})
 
     @property
     def fits(self) -> NDArray[np.bool_]:

@@ -52,15 +52,16 @@ class Paging(Family):
         return f"{told}paging frees memory but no bandwidth: of {longest:,} reserved tokens {waste} would hold nothing"
 
     def against(self, single: SingleDesign) -> Change:
-        """Contiguous reservation of the longest sequence served."""
-        return {"reservation": "contiguous", "max_model_length": longest_reserved(single)}
+        """Contiguous reservation of the longest sequence served; the design itself where it reserves so."""
+        return {} if _contiguous(single) else {"reservation": "contiguous", "max_model_length": longest_reserved(single)}
 
 
 def longest_reserved(single: SingleDesign) -> int:
-    """The longest sequence served: as stated, or the model's longest, or what is needed where that is longer."""
+    """The longest sequence served, as stated; else what a contiguous design needs, or the model's longest."""
     stated = single.inputs["max_model_length"]
-    longest = int(stated) if not isinstance(stated, str) else single.model.max_positions or 0
-    return max(longest, _needed(single))
+    if not isinstance(stated, str):
+        return max(int(stated), _needed(single))
+    return _needed(single) if _contiguous(single) else max(single.model.max_positions or 0, _needed(single))
 
 
 def _needed(single: SingleDesign) -> int:

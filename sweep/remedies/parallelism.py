@@ -7,17 +7,18 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kvwall.spaces.design import NO_LIMIT
+from kvwall.sweep.readable import bytes_text
 from kvwall.sweep.reasons import devices_of
 from kvwall.sweep.remedies.family import Change, Family, Setting
 from kvwall.sweep.remedies.outcome import Outcome
 from kvwall.sweep.remedies.sentences import GAIN, lead, speedup, times_text
-from kvwall.sweep.readable import bytes_text
 from kvwall.sweep.single import SingleDesign
 
 _DEGREES: Final = ("tensor_parallel", "pipeline_parallel", "context_parallel", "attention_data_parallel")
 _EXPERTS: Final = "expert_parallel"
-_MOST_TIMES: Final = 8
-"""More devices are tried up to so many times the design's."""
+_TIMES: Final = (1, 2, 4, 8)
+"""Numbers of devices tried, times the design's."""
 _USUAL_DOMAIN: Final = 8
 """Devices tried where no source says how many the scale-up link joins."""
 
@@ -33,11 +34,8 @@ class Parallelism(Family):
     def settings(self, single: SingleDesign) -> Sequence[Setting]:
         """Fewest devices first; as many as the design has, then twice as many and so on within the scale-up domain."""
         own = {name: int(single.number(name)) for name in (*_DEGREES, _EXPERTS)}
-        _, devices, domain = devices_of(single)
-        most = max(devices, min(_USUAL_DOMAIN if math.isinf(domain) or domain > 1e9 else int(domain), 1024))
-        counts = [devices * times for times in (1, 2, 4, 8) if devices * times <= max(most, devices)]
         found = []
-        for count in counts:
+        for count in _counts(single):
             for degrees in _divisions(count, len(_DEGREES)):
                 stage = count // degrees[1]
                 experts = [1] if single.model.experts is None or stage == 1 else [1, stage]
@@ -71,6 +69,13 @@ class Parallelism(Family):
         if after.bound_by != "hbm":
             return f"{told}: the step waits for {lead(after)}"
         return f"{told}: a device reads {reads[1]} a step instead of {reads[0]}"
+
+
+def _counts(single: SingleDesign) -> list[int]:
+    """Numbers of devices to try: those of the design, and more of them as far as the scale-up link joins them."""
+    _, devices, domain = devices_of(single)
+    most = domain if domain < NO_LIMIT else _USUAL_DOMAIN
+    return [devices * times for times in _TIMES if times == 1 or devices * times <= most]
 
 
 def _divisions(count: int, parts: int) -> Iterator[tuple[int, ...]]:
