@@ -10,6 +10,7 @@ from kvwall.spaces.axes import AXES, Value
 from kvwall.spaces.errors import Faults, InputError
 from kvwall.spaces.space import make_space
 from kvwall.sweep.evaluate import NO_ASSUMPTIONS, DesignReport, report_of
+from kvwall.sweep.flags import flags_of
 from kvwall.sweep.remedies.budget import checked_budget
 from kvwall.sweep.remedies.choose import Tried
 from kvwall.sweep.remedies.combine import Combination, best_combination
@@ -20,7 +21,7 @@ from kvwall.sweep.remedies.register import FAMILIES
 from kvwall.sweep.remedies.rows import Row, loss_text, obstacle, row_of, whole
 from kvwall.sweep.remedies.sentences import binding, joined, memory_clause, percent, speedup, times_text
 from kvwall.sweep.report.wording import listed
-from kvwall.sweep.single import SingleDesign, attempt, plain, single_design
+from kvwall.sweep.single import SingleDesign, attempt, changed_design, plain, single_design
 
 STATED: Final = "stated"
 BEST: Final = "best"
@@ -160,22 +161,33 @@ def _best_row(evaluator: Evaluator, combination: Combination) -> Row:
     if not changes:
         why = "nothing inside the budget is faster than the design as it is"
     else:
-        left = [speedup(before, outcomes.at(2 + place)) for place in range(len(changes))]
-        why = _together(phrases, left, speedup(before, after))
+        left = [outcomes.at(2 + place) for place in range(len(changes))]
+        why = _together(phrases, left, before, after)
     clauses = [why, _then(after), memory_clause(before, after)]
     return Row(
         family=BEST, setting=combination.change, phrase=", ".join(phrases), before=before, after=after,
-        status=after.status, why=joined(clauses),
+        status=after.status, why=joined(clauses), flags=_new_flags(evaluator.single, combination.change),
     )  # fmt: skip
 
 
-def _together(phrases: Sequence[str], without: Sequence[float | None], whole_speedup: float | None) -> str:
-    gives = f"{times_text(whole_speedup)}" if whole_speedup is not None else "an unknown speedup"
+def _new_flags(single: SingleDesign, change: Change) -> tuple[str, ...]:
+    """Flags of the changed design that the design as it is does not have."""
+    own = flags_of(single)
+    return tuple(flag for flag in flags_of(changed_design(single, change)) if flag not in own) if change else ()
+
+
+def _together(phrases: Sequence[str], without: Sequence[Outcome], before: Outcome, after: Outcome) -> str:
+    """What the families give together, and where one of them is left out."""
+    ratio = speedup(before, after)
+    gives = "an unknown speedup" if ratio is None else times_text(ratio)
     if len(phrases) == 1:
         return f"{phrases[0]} alone: {gives}"
-    ranked = sorted(zip(without, phrases, strict=True), key=lambda pair: pair[0] or 0.0)
-    missing = [f"{times_text(ratio)} without {phrase}" for ratio, phrase in ranked if ratio is not None]
-    return f"{listed(phrases)} together give {gives}{f', {listed(missing)}' if missing else ''}"
+    ranked = [(speedup(before, one), one.fits, phrase) for one, phrase in zip(without, phrases, strict=True)]
+    slower = [f"{times_text(less)} without {phrase}" for less, fits, phrase in sorted(ranked) if less and fits]
+    needed = [phrase for _, fits, phrase in ranked if not fits]
+    lost = [listed(slower)] if slower else []
+    lost += [f"it does not fit without {listed(needed)}"] if needed else []
+    return f"{listed(phrases)} together give {'; '.join([gives, *lost])}"
 
 
 def _then(after: Outcome) -> str:

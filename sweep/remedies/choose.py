@@ -16,6 +16,8 @@ _MEMORY = LABELS["status"].meanings.index("memory")
 _ROUNDING = 1e-12
 _DIGITS = 9
 """Of the logarithm of a speed, within which two designs are equally fast."""
+_ALIKE = 1e9
+"""Bytes of memory left, within which two designs leave equally much."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,9 @@ def best_place(outcomes: Outcomes, budget: float, ties: Sequence[NDArray[np.int6
     fitting = np.flatnonzero(allowed & outcomes.fits)
     if len(fitting):
         speed = np.round(np.log(outcomes["tokens_per_second"][fitting]), _DIGITS)
-        keys = [outcomes[LOSS], *ties, -outcomes[SPARE]]
+        keys = [outcomes[LOSS], *ties, -np.round(outcomes[SPARE] / _ALIKE)]
         order = np.lexsort([*(key[fitting] for key in reversed(keys)), -speed])
         return int(fitting[order[0]])
     short = np.flatnonzero(allowed & (outcomes["status"] == _MEMORY))
-    return int(short[np.argmax(outcomes[SPARE][short])]) if len(short) else None
+    spare, speed = (outcomes[name][short] for name in (SPARE, "tokens_per_second"))
+    return int(short[np.lexsort([-speed, -np.round(spare / _ALIKE)])[0]]) if len(short) else None

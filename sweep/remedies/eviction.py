@@ -33,9 +33,9 @@ class Eviction(Family):
         return f"only {single.number('retention'):g} of the tokens is kept as it is"
 
     def phrase(self, change: Change) -> str:
-        """Such as "half of the tokens kept"."""
+        """Such as "keeping half of the tokens"."""
         kept = float(change["retention"])
-        return "half of the tokens kept" if kept == 0.5 else f"{100 * kept:g} % of the tokens kept"
+        return f"keeping {'half' if kept == 0.5 else f'{100 * kept:g} %'} of the tokens"
 
     def sentence(self, single: SingleDesign, change: Change, before: Outcome, after: Outcome) -> str:
         """KV's part of the traffic decides."""

@@ -82,9 +82,9 @@ def _divisions(count: int, parts: int) -> Iterator[tuple[int, ...]]:
     """Every way to write a number as an ordered product.
 
     >>> list(_divisions(4, 2))
-    [(1, 4), (2, 2), (4, 1)]
+    [(4, 1), (2, 2), (1, 4)]
     """
-    divisors = [number for number in range(1, count + 1) if count % number == 0]
+    divisors = [number for number in range(count, 0, -1) if count % number == 0]
     for first in itertools.product(divisors, repeat=parts - 1):
         rest, left = divmod(count, math.prod(first))
         if left == 0 and rest > 0:

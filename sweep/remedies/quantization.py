@@ -47,4 +47,5 @@ class Quantization(Family):
 
     def sentence(self, single: SingleDesign, change: Change, before: Outcome, after: Outcome) -> str:
         """KV's part of the traffic decides."""
-        return traffic_sentence(self.phrase(change), "KV", before.kv_share, before, after)
+        plural = change["key_bits"] != change["value_bits"]
+        return traffic_sentence(self.phrase(change), "KV", before.kv_share, before, after, plural=plural)

@@ -36,8 +36,8 @@ class ReadSparsity(Family):
         return f"only {single.number('read_fraction'):g} of the tokens is read as it is"
 
     def phrase(self, change: Change) -> str:
-        """Such as "25 % of the tokens read"."""
-        return f"{100 * float(change['read_fraction']):g} % of the tokens read"
+        """Such as "reading 25 % of the tokens"."""
+        return f"reading {100 * float(change['read_fraction']):g} % of the tokens"
 
     def sentence(self, single: SingleDesign, change: Change, before: Outcome, after: Outcome) -> str:
         """KV's part of the traffic decides, and what the page metadata costs."""

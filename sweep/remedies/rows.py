@@ -39,6 +39,9 @@ class Row:
     against: Change = field(default_factory=dict)
     combines: bool = True
     tried: tuple[Mapping[str, Any], ...] = ()
+    """Every setting tried, mildest first."""
+    flags: tuple[str, ...] = ()
+    """What a reader of the best combination must know beyond the flags of the design as it is."""
     speedup_at_max_batch: float | None = None
     """Tokens per second at its largest batch over those of the design at its own."""
 
@@ -64,6 +67,7 @@ class Row:
             "against": dict(self.against),
             "combines": self.combines,
             "tried": [dict(each) for each in self.tried],
+            "flags": list(self.flags),
             "why": self.why,
         }
 

@@ -62,7 +62,9 @@ def lead(outcome: Outcome) -> str:
     return f"{binding(outcome)}, {times_text(ahead)} the time of memory traffic"
 
 
-def traffic_sentence(phrase: str, what: str, share: float, before: Outcome, after: Outcome, slower: str = "") -> str:
+def traffic_sentence(
+    phrase: str, what: str, share: float, before: Outcome, after: Outcome, slower: str = "", plural: bool = False
+) -> str:
     """Why a remedy that shrinks a part of the memory traffic makes a step faster or not.
 
     Args:
@@ -72,18 +74,19 @@ def traffic_sentence(phrase: str, what: str, share: float, before: Outcome, afte
         before: the step without.
         after: the step with it.
         slower: why it can be slower.
+        plural: whether the phrase is one.
     """
-    ratio = speedup(before, after)
+    ratio, end = speedup(before, after), "" if plural else "s"
     if ratio is None:
         return f"{phrase}: the step's time is not known"
     if ratio < 1 / GAIN:
-        return f"{phrase} slows the step to {times_text(ratio)}: {slower or f'it then waits for {lead(after)}'}"
+        return f"{phrase} slow{end} the step to {times_text(ratio)}: {slower or f'it then waits for {lead(after)}'}"
     shares = _share_text(what, share)
     if ratio <= GAIN:
         if before.bound_by != "hbm":
-            return f"{phrase} changes no speed: the step waits for {lead(before)}"
-        return f"{phrase} gains nothing: {slower or shares}"
-    gives = f"{phrase} gives {times_text(ratio)}"
+            return f"{phrase} change{end} no speed: the step waits for {lead(before)}"
+        return f"{phrase} gain{end} nothing: {slower or shares}"
+    gives = f"{phrase} give{end} {times_text(ratio)}"
     if before.bound_by == "hbm" and after.bound_by != "hbm":
         return f"{gives}, then the step waits for {binding(after)}: {shares}"
     if before.bound_by != "hbm":
@@ -114,8 +117,8 @@ def memory_clause(before: Outcome, after: Outcome) -> str:
         return f"makes it fit ({batches})"
     if not after.fits:
         short = bytes_text(-after["memory_margin"])
-        does = f"frees {bytes_text(freed)}, but it is" if freed > 0 else "is"
-        return f"{does} still {short} short" if not before.fits else f"then it does not fit: {short} short"
+        frees = f"frees {bytes_text(freed)} a device, but " if freed > _SMALL * -after["memory_margin"] else ""
+        return f"{frees}it is still {short} short" if not before.fits else f"then it does not fit: {short} short"
     if abs(freed) < _SMALL * max(abs(before["device_margin"]), 1.0) and not changed:
         return ""
     verb = "frees" if freed >= 0 else "takes"

@@ -45,5 +45,6 @@ class Speculation(Family):
         told = f"a step yields {after['tokens_per_step']:.3g} tokens at {rate} and takes {longer} as long"
         if after.bound_by != "hbm":
             told = f"{told}, waiting for {lead(after)}"
-        verb = "slow the step to" if ratio < 1 / GAIN else "gain nothing," if ratio <= GAIN else "give"
-        return f"{self.phrase(change)} {verb} {times_text(ratio)}: {told}"
+        end = "s" if change["draft_tokens"] == 1 else ""
+        does = f"slow{end} the step to" if ratio < 1 / GAIN else f"gain{end} nothing," if ratio <= GAIN else f"give{end}"
+        return f"{self.phrase(change)} {does} {times_text(ratio)}: {told}"

@@ -44,17 +44,25 @@ class Tiering(Family):
     def phrase(self, change: Change) -> str:
         """How much is where."""
         tier, placed = _placed(change)
-        verb = "of idle sequences parked" if change["access"] == "parked" else "of the KV"
-        return f"{percent(placed)} {verb} {_WORDS[tier]}"
+        if change["access"] == "parked":
+            return f"parking {percent(placed)} of the sequences {_WORDS[tier]}"
+        return f"{percent(placed)} of the KV {_WORDS[tier]}"
 
     def sentence(self, single: SingleDesign, change: Change, before: Outcome, after: Outcome) -> str:
-        """The link, or the sequences that wait."""
+        """The link, or the sequences that wait; whether anything limits what the tier holds."""
+        tier, _ = _placed(change)
+        unlimited = getattr(single.hardware, f"{tier}_capacity") is None
+        assumption = f"; no source limits {tier}_capacity" if unlimited else ""
+        return f"{self._speed_sentence(single, change, before, after)}{assumption}"
+
+    def _speed_sentence(self, single: SingleDesign, change: Change, before: Outcome, after: Outcome) -> str:
         ratio, (tier, placed) = speedup(before, after), _placed(change)
         phrase = self.phrase(change)
         if ratio is None:
             return f"{phrase}: the step's time is not known"
         if change["access"] == "parked":
-            return f"{phrase}: {percent(1 - placed)} of the sequences decode at a time, {times_text(ratio)} in all"
+            decode = f"{percent(1 - placed)} of them decode at a time"
+            return f"{phrase} {'slows all to' if ratio < 1 else 'gives'} {times_text(ratio)}: {decode}"
         if after.bound_by == "tier_link":
             wall = "moves the wall to" if ratio < 1 / GAIN else "makes the step wait for"
             return f"{phrase} {wall} {_link(single, tier)}: {times_text(ratio)}"

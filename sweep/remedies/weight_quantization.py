@@ -15,6 +15,8 @@ _BITS: Final = (8.0, 4.25)
 
 Source: MXFP4 of the OCP Microscaling Formats specification 1.0.
 """
+_CLEARLY: Final = 0.9
+"""A checkpoint's 8 bits with their scales are no wider format."""
 
 
 class WeightQuantization(Family):
@@ -28,7 +30,7 @@ class WeightQuantization(Family):
     def settings(self, single: SingleDesign) -> Sequence[Setting]:
         """Formats narrower than the design's own."""
         own = _own_bits(single)
-        return [Setting({"weight_bits": bits}) for bits in _BITS if bits < own]
+        return [Setting({"weight_bits": bits}) for bits in _BITS if bits < _CLEARLY * own]
 
     def nothing(self, single: SingleDesign) -> str:
         """Already narrow."""
@@ -40,7 +42,7 @@ class WeightQuantization(Family):
 
     def sentence(self, single: SingleDesign, change: Change, before: Outcome, after: Outcome) -> str:
         """The weights' part of the traffic decides."""
-        return traffic_sentence(self.phrase(change), "weights", 1 - before.kv_share, before, after)
+        return traffic_sentence(self.phrase(change), "weights", 1 - before.kv_share, before, after, plural=True)
 
 
 def _own_bits(single: SingleDesign) -> float:
