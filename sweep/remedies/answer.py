@@ -11,6 +11,7 @@ from kvwall.spaces.errors import Faults, InputError
 from kvwall.spaces.space import make_space
 from kvwall.sweep.evaluate import NO_ASSUMPTIONS, DesignReport, report_of
 from kvwall.sweep.flags import flags_of
+from kvwall.sweep.readable import number_text
 from kvwall.sweep.remedies.budget import checked_budget
 from kvwall.sweep.remedies.choose import Tried
 from kvwall.sweep.remedies.combine import Combination, best_combination
@@ -205,7 +206,7 @@ def _stated_rows(evaluator: Evaluator, changes: Sequence[Change]) -> list[Row]:
     before = outcomes.at(0)
     for place, change in enumerate(changes, start=1):
         after = outcomes.at(place)
-        phrase = ", ".join(f"{axis} {value}" for axis, value in change.items())
+        phrase = ", ".join(f"{axis} {number_text(value)}" for axis, value in change.items())
         ratio = speedup(before, after)
         why = f"{phrase} gives {times_text(ratio)}" if ratio is not None else phrase
         first = [why, _then(after)] if after.known else [why, obstacle(evaluator.single, change, after.status)]

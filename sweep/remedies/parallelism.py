@@ -51,7 +51,7 @@ class Parallelism(Family):
     def phrase(self, change: Change) -> str:
         """The degrees that change."""
         words = [f"{name.removesuffix('_parallel').replace('_', '-')} {value}" for name, value in change.items()]
-        return f"parallelism {', '.join(words)}"
+        return ", ".join(words)
 
     def sentence(self, single: SingleDesign, change: Change, before: Outcome, after: Outcome) -> str:
         """What a device reads, and what it waits for."""
@@ -64,8 +64,8 @@ class Parallelism(Family):
             bytes_text((one["weight_bytes_read"] + one["kv_bytes_read"]) / one["devices"]) for one in (before, after)
         ]
         each = "" if more == devices else f", {times_text(ratio * devices / more)} per device"
-        verb = "slow the step to" if ratio < 1 / GAIN else "change no speed:" if ratio <= GAIN else "give"
-        told = f"{whose} as {self.phrase(change).removeprefix('parallelism ')} {verb} {times_text(ratio)}{each}"
+        verb = "slow the step to" if ratio < 1 / GAIN else "change no speed," if ratio <= GAIN else "give"
+        told = f"{whose} as {self.phrase(change)} {verb} {times_text(ratio)}{each}"
         if after.bound_by != "hbm":
             return f"{told}: the step waits for {lead(after)}"
         return f"{told}: a device reads {reads[1]} a step instead of {reads[0]}"

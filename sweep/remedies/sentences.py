@@ -111,7 +111,7 @@ def _is(what: str) -> str:
 def memory_clause(before: Outcome, after: Outcome) -> str:
     """What happens to memory: whether it makes the design fit, what it frees, the largest batch; empty if nothing."""
     freed = after["device_margin"] - before["device_margin"]
-    batches = f"largest batch {count_text(before['max_batch'])} -> {count_text(after['max_batch'])}"
+    batches = f"largest batch {count_text(before['max_batch'])} to {count_text(after['max_batch'])}"
     changed = count_text(before["max_batch"]) != count_text(after["max_batch"])
     if after.fits and not before.fits:
         return f"makes it fit ({batches})"
