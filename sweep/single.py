@@ -82,9 +82,7 @@ def _evaluated(
         design = Columns(space, catalogue).design({})
         step, evaluation = evaluate_step(design), evaluate(design, task)
     (model,), (hardware,) = catalogue.models, catalogue.hardware
-    return SingleDesign(
-        space.point(0), stated, model, hardware, catalogue, task, confidence, design, step, evaluation
-    )
+    return SingleDesign(space.point(0), stated, model, hardware, catalogue, task, confidence, design, step, evaluation)
 
 
 def attempt(faults: Faults, action: Callable[[], _T]) -> _T | None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from kvwall.spaces.axes import AXES
-from kvwall.spaces.errors import Faults, nearest
+from kvwall.spaces.errors import Faults, InputError, nearest
 from kvwall.sweep.commands.axis_options import (
     assumptions,
     confidence_of,
@@ -54,8 +54,11 @@ def command(
     A table with the reason in a sentence, the best combination, and a map over context and batch of what pays most.
     """
     options = [option for each in context_of_command.command.params for option in each.opts]
-    arguments = {"quality_budget": quality_budget, "task": task, "confidence": confidence, "mode": mode}
-    report = _answer(context_of_command.args, options, typed, arguments, rate or [], assume or [], map_page)
+    faults = Faults()
+    refuse_leftovers(context_of_command.args, options, faults)
+    if map_page is not None:
+        attempt(faults, lambda: check_page(map_page))
+    report = _answer(typed, quality_budget, task, confidence, mode, rate or [], assume or [], faults)
     if map_page is not None:
         from kvwall.sweep.remedies.page import write_map
 
@@ -72,36 +75,50 @@ def command(
         raise typer.Exit(NOTHING_ADMISSIBLE)
 
 
+def check_page(path: Path) -> None:
+    """Raises InputError where no page can be written there."""
+    faults = Faults()
+    if path.suffix.lower() not in {".html", ".htm"}:
+        faults.add(f"--map {path}: the map is a page; name a file that ends in .html")
+    if not path.parent.is_dir():
+        faults.add(f"--map {path}: there is no folder {path.parent}; make it, or name another")
+    faults.raise_if_any()
+
+
 def _answer(
-    left: Sequence[str],
-    options: Sequence[str],
     typed: Mapping[str, Sequence[str]],
-    arguments: Mapping[str, Any],
+    quality_budget: str | None,
+    task: str,
+    confidence: str,
+    mode: str,
     rate: Sequence[str],
     assume: Sequence[str],
-    page: Path | None,
+    faults: Faults,
 ) -> RemediesReport:
-    faults = Faults()
-    refuse_leftovers(left, options, faults)
-    if page is not None and page.suffix.lower() not in {".html", ".htm"}:
-        faults.add(f"--map {page}: the map is a page; name a file that ends in .html")
-    values, figures = single_values(typed, faults), assumptions(assume, faults)
-    level = confidence_of(str(arguments["confidence"]), faults)
-    budget = _number(arguments["quality_budget"])
+    values, figures = single_values(_first_of_lists(typed, faults), faults), assumptions(assume, faults)
+    level, budget = confidence_of(confidence, faults), _number(quality_budget)
     settings = [setting for text in rate if (setting := _setting(text, faults))]
     report = attempt(
         faults,
         lambda: remedies(
-            **(dict(arguments) | {"confidence": level, "quality_budget": budget}),
-            assume=figures, settings=settings, **values,
+            quality_budget=budget, task=task, confidence=level, mode=mode, assume=figures, settings=settings, **values
         ),
-    )  # fmt: skip
+    )
     faults.raise_if_any()
-    assert report is not None
+    if report is None:
+        raise InputError("state one design and a quality budget")
     return report
 
 
-def _number(text: str | None) -> object:
+def _first_of_lists(typed: Mapping[str, Sequence[str]], faults: Faults) -> dict[str, list[str]]:
+    """The texts, of a comma list the first part: a list is a fault of its own."""
+    for name, texts in typed.items():
+        if any("," in text for text in texts):
+            faults.add(f"{name} = {', '.join(texts)}: one design is asked about, so it takes one value")
+    return {name: [text.split(",")[0] for text in texts] for name, texts in typed.items()}
+
+
+def _number(text: str | None) -> Any:
     """The number typed; a text that is none stays text, to be refused with the other faults."""
     try:
         return None if text is None else float(text)

@@ -106,15 +106,20 @@ def remedies(
 
 def _checked(change: Mapping[str, object]) -> Change:
     """A change of the user's own, its values checked."""
-    fixed = sorted({"model", "hardware"} & change.keys())
-    if fixed or not change:
-        raise InputError(f"a setting to rate changes axes of the design, not {' and '.join(fixed) or 'nothing'}")
-    stated = {"model": "m", "hardware": "h", "context": 1} | {name: plain(value) for name, value in change.items()}
+    if not change:
+        raise InputError("a setting to rate is empty: name an axis and its value")
+    faults = Faults()
+    for name in sorted({"model", "hardware"} & change.keys()):
+        faults.add(f"a setting to rate changes axes of the design, not the {name}: ask for another design")
+    stated = {name: plain(value) for name, value in change.items() if name not in {"model", "hardware"}}
     for name, value in stated.items():
-        if isinstance(value, list | tuple | Mapping) or (isinstance(value, str) and value in AXES and value != name):
-            raise InputError(f"{name} = {value!r}: a setting to rate has one value for each of its axes")
-    space = make_space(stated)
-    return {name: space.values(name)[0] for name in change}
+        if isinstance(value, list | tuple | Mapping) or (
+            isinstance(value, str) and value in {*AXES} - {name, "context"}
+        ):
+            faults.add(f"{name} = {value!r}: a setting to rate has one value for each of its axes")
+    faults.raise_if_any()
+    space = make_space({"model": "m", "hardware": "h", "context": 1} | stated)
+    return {name: space.values(name)[0] for name in stated}
 
 
 def _report(single: SingleDesign, budget: float, changes: Sequence[Change]) -> RemediesReport:
@@ -229,9 +234,7 @@ def _at_largest_batch(evaluator: Evaluator, *groups: Sequence[Row | None]) -> li
     found = {
         id(row): speedup(outcomes.at(2 * place), outcomes.at(2 * place + 1)) for place, (row, _, _) in enumerate(some)
     }
-    return [
-        [row and replace(row, speedup_at_max_batch=found.get(id(row))) for row in group] for group in groups
-    ]
+    return [[row and replace(row, speedup_at_max_batch=found.get(id(row))) for row in group] for group in groups]
 
 
 def _remarks(

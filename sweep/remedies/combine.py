@@ -127,7 +127,8 @@ def _positions(
         for axis, listed in values.items():
             if not any(axis in option.change for option in options):
                 continue
-            asked = np.array([listed.index(o.change[axis]) if axis in o.change else -1 for o in options], np.int16)[part]
+            places = [listed.index(one.change[axis]) if axis in one.change else -1 for one in options]
+            asked = np.array(places, np.int16)[part]
             possible &= (asked < 0) | (positions[axis] < 0) | (positions[axis] == asked)
             positions[axis] = np.where(asked >= 0, asked, positions[axis])
     return values, {axis: np.maximum(where, 0) for axis, where in positions.items()}, possible

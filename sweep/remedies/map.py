@@ -127,9 +127,7 @@ def _most(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isfinite(found), found, np.nan)
 
 
-def _best(
-    grid: Outcomes, usable: NDArray[np.float64], owners: NDArray[np.int64], among: NDArray[np.bool_]
-) -> Best:
+def _best(grid: Outcomes, usable: NDArray[np.float64], owners: NDArray[np.int64], among: NDArray[np.bool_]) -> Best:
     values = np.where(np.isnan(usable[1:]) | ~among[:, None, None], -np.inf, usable[1:])
     place = np.argmax(values, axis=0) if len(values) else np.zeros(grid.fits.shape[1:], np.int64)
     most = np.max(values, axis=0, initial=-np.inf)

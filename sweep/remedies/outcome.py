@@ -112,7 +112,7 @@ class Outcomes:
     @property
     def known(self) -> NDArray[np.bool_]:
         """Of which the step's time is known."""
-        return np.asarray(computed(self["status"]))
+        return np.asarray(computed(jnp.asarray(self["status"])))
 
 
 class Evaluator:

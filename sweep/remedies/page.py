@@ -12,7 +12,6 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from kvwall.spaces.axes import AXES
-from kvwall.spaces.errors import InputError
 from kvwall.sweep.readable import bytes_text, metric_text, number_text
 from kvwall.sweep.remedies.answer import RemediesReport
 from kvwall.sweep.remedies.map import ANSWERS, WORTH, Best, RemedyMap
@@ -41,8 +40,6 @@ _SPAN: Final = 2.0
 
 def write_map(report: RemediesReport, path: Path) -> None:
     """Write the page. Raises InputError where the file cannot be written."""
-    if not path.parent.is_dir():
-        raise InputError(f"--map {path}: there is no folder {path.parent}: make it, or name another")
     write_atomically(path, page(report).encode())
 
 
@@ -97,9 +94,9 @@ def _table_section(report: RemediesReport) -> Section:
     table = Table((*head, "phase"), tuple(_cells(report, row) for row in rows), left=2)
     why = tuple(f"{row.family.replace('_', ' ')}: {row.why}" for row in (*report.rows, *report.stated))
     flags = (*report.remarks, *report.baseline.flags, *(report.best.flags if report.best else ()))
-    blocks = [table, Items("Why", why), *([Items("To know beside the numbers", tuple(flags))] if flags else [])]
+    blocks = (table, Items("Why", why), Items("To know beside the numbers", flags))
     lead = "Each family alone at the design asked about, its best setting within the budget, then the combination."
-    return Section("remedies", "Every remedy alone, and the best combination", (lead,), tuple(blocks))
+    return Section("remedies", "Every remedy alone, and the best combination", (lead,), blocks if flags else blocks[:2])
 
 
 def _cells(report: RemediesReport, row: Row) -> tuple[str, ...]:

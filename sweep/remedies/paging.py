@@ -53,7 +53,8 @@ class Paging(Family):
 
     def against(self, single: SingleDesign) -> Change:
         """Contiguous reservation of the longest sequence served; the design itself where it reserves so."""
-        return {} if _contiguous(single) else {"reservation": "contiguous", "max_model_length": longest_reserved(single)}
+        longest = longest_reserved(single)
+        return {} if _contiguous(single) else {"reservation": "contiguous", "max_model_length": longest}
 
 
 def longest_reserved(single: SingleDesign) -> int:

@@ -89,5 +89,3 @@ def _divisions(count: int, parts: int) -> Iterator[tuple[int, ...]]:
         rest, left = divmod(count, math.prod(first))
         if left == 0 and rest > 0:
             yield (*first, rest)
-
-

@@ -46,5 +46,5 @@ class Speculation(Family):
         if after.bound_by != "hbm":
             told = f"{told}, waiting for {lead(after)}"
         end = "s" if change["draft_tokens"] == 1 else ""
-        does = f"slow{end} the step to" if ratio < 1 / GAIN else f"gain{end} nothing," if ratio <= GAIN else f"give{end}"
-        return f"{self.phrase(change)} {does} {times_text(ratio)}: {told}"
+        does = "slow{} the step to" if ratio < 1 / GAIN else "gain{} nothing," if ratio <= GAIN else "give{}"
+        return f"{self.phrase(change)} {does.format(end)} {times_text(ratio)}: {told}"

@@ -26,7 +26,7 @@ class Tiering(Family):
     def settings(self, single: SingleDesign) -> Sequence[Setting]:
         """Fractions in each tier with a link whose bandwidth has a source; the host's even without, to say so."""
         elsewhere = sum(single.number(f"placement_{tier}") for tier in TIERS)
-        found = []
+        found: list[Change] = []
         for tier in TIERS:
             if tier != "host" and getattr(single.hardware, f"{tier}_link_bandwidth") is None:
                 continue
@@ -67,7 +67,8 @@ class Tiering(Family):
             wall = "moves the wall to" if ratio < 1 / GAIN else "makes the step wait for"
             return f"{phrase} {wall} {_link(single, tier)}: {times_text(ratio)}"
         if ratio < 1 / GAIN:
-            return f"{phrase} slows the step to {times_text(ratio)}: transfers are not hidden, it waits for {lead(after)}"
+            waits = f"transfers are not hidden, it waits for {lead(after)}"
+            return f"{phrase} slows the step to {times_text(ratio)}: {waits}"
         hidden = f"{_link(single, tier)} keeps up"
         if ratio <= GAIN:
             return f"{phrase} costs no speed, {hidden}"
