@@ -117,8 +117,10 @@ def _checked(change: Mapping[str, object]) -> Change:
             isinstance(value, str) and value in {*AXES} - {name, "context"}
         ):
             faults.add(f"{name} = {value!r}: a setting to rate has one value for each of its axes")
+    space = attempt(faults, lambda: make_space({"model": "m", "hardware": "h", "context": 1} | stated))
     faults.raise_if_any()
-    space = make_space({"model": "m", "hardware": "h", "context": 1} | stated)
+    if space is None:
+        raise InputError("a setting to rate has one value for each of its axes")
     return {name: space.values(name)[0] for name in stated}
 
 

@@ -19,6 +19,7 @@ from kvwall.sweep.remedies.outcome import LOSS, SPARE
 from kvwall.sweep.remedies.register import FAMILIES
 from kvwall.sweep.remedies.rows import Row
 from kvwall.sweep.remedies.sentences import count_text, times_text
+from kvwall.sweep.remedies.table import UNSET
 from kvwall.sweep.report.header import CEILING
 from kvwall.sweep.report.page import document, tiles_html
 from kvwall.sweep.report.parts import Items, LegendEntry, Panel, Plot, Section, Selector, Table, table_html
@@ -103,7 +104,7 @@ def _cells(report: RemediesReport, row: Row) -> tuple[str, ...]:
     after = row.after
     name = row.family.replace("_", " ")
     if after is None:
-        return (name, "none within the budget" if row.status == "budget" else "none", *["-"] * 6)
+        return (name, UNSET[row.status], *["-"] * 6)
     phases = " to ".join(dict.fromkeys(str(one.label("phase") or "-") for one in (row.before, after)))
     return (
         name,

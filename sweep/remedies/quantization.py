@@ -25,7 +25,7 @@ class Quantization(Family):
     def settings(self, single: SingleDesign) -> Sequence[Setting]:
         """Bits below the design's own; a latent has the same bits for both."""
         elements = [group.layers * group.kv_heads * (group.key_dim + group.value_dim) for group in single.model.groups]
-        latent = any(group.key_dim > 0 and group.value_dim == 0 for group in single.model.groups)
+        latent = any(group.key_dim > group.value_dim == 0 for group in single.model.groups)
         own = single.number("key_bits"), single.number("value_bits")
         pairs = [
             (keys, values)

@@ -9,6 +9,7 @@ from kvwall.sweep.remedies.eviction import Eviction
 from kvwall.sweep.remedies.family import Family
 from kvwall.sweep.remedies.paging import Paging
 from kvwall.sweep.remedies.parallelism import Parallelism
+from kvwall.sweep.remedies.parking import Parking
 from kvwall.sweep.remedies.prefix_sharing import PrefixSharing
 from kvwall.sweep.remedies.quantization import Quantization
 from kvwall.sweep.remedies.read_sparsity import ReadSparsity
@@ -23,6 +24,7 @@ _ALL: Final = (
     Paging(),
     PrefixSharing(),
     Tiering(),
+    Parking(),
     WeightQuantization(),
     Speculation(),
     Parallelism(),

@@ -21,6 +21,13 @@ from kvwall.sweep.report.style import binary_text
 from kvwall.sweep.terminal import new_table, terminal
 
 _NONE: Final = "-"
+UNSET: Final = {
+    "budget": "none within the budget",
+    "nothing": "nothing to change",
+    "unsourced_input": "a figure has no source",
+    "layout": "cannot be laid out",
+}
+"""What stands for a setting, by the status of a row without one."""
 _SIGNS: Final = {"none_pays": ".", "does_not_fit": "-", "not_computed": "?"}
 
 
@@ -73,8 +80,8 @@ def _cells(report: RemediesReport, row: Row) -> Iterator[str]:
     yield row.family
     after = row.after
     if after is None:
-        yield from ({"budget": "none within the budget", "nothing": "nothing to change"}.get(row.status, "unknown"),)
-        yield from ([_NONE] * 5 + [""])
+        yield UNSET[row.status]
+        yield from (*[_NONE] * 5, "")
         return
     yield row.phrase or "as it is"
     yield _times(row.speedup)

@@ -1,8 +1,8 @@
-"""Tiering: a part of the KV cache in memory beyond the device's own."""
+"""Tiering: a part of the KV cache in memory beyond the device's own, read over its link by every step."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kvwall.objectives.tiers import TIERS
@@ -17,25 +17,15 @@ _WORDS: Final = {"host": "in host memory", "cxl": "in CXL memory", "nvme": "on N
 
 
 class Tiering(Family):
-    """Streamed: each step reads its part over the link. Parked: that of idle sequences, which wait meanwhile."""
+    """Streamed: each step reads its part over the link."""
 
     name = "tiering"
     letter = "T"
     colour = "#7a5195"
 
     def settings(self, single: SingleDesign) -> Sequence[Setting]:
-        """Fractions in each tier with a link whose bandwidth has a source; the host's even without, to say so."""
-        elsewhere = sum(single.number(f"placement_{tier}") for tier in TIERS)
-        found: list[Change] = []
-        for tier in TIERS:
-            if tier != "host" and getattr(single.hardware, f"{tier}_link_bandwidth") is None:
-                continue
-            own = single.number(f"placement_{tier}")
-            for placed in _PLACED:
-                if placed > own and placed + elsewhere - own <= 1:
-                    found.append({f"placement_{tier}": placed, "access": "streamed"})
-                    found.append({f"placement_{tier}": placed, "access": "parked"})
-        return [Setting(change) for change in found]
+        """More of the KV in a tier than the design has."""
+        return [Setting({**placed, "access": "streamed"}) for placed in more_placed(single)]
 
     def nothing(self, single: SingleDesign) -> str:
         """Everything is placed already."""
@@ -43,45 +33,63 @@ class Tiering(Family):
 
     def phrase(self, change: Change) -> str:
         """How much is where."""
-        tier, placed = _placed(change)
-        if change["access"] == "parked":
-            return f"parking {percent(placed)} of the sequences {_WORDS[tier]}"
-        return f"{percent(placed)} of the KV {_WORDS[tier]}"
+        return f"{share_placed(change)} of the KV {where_placed(change)}"
 
     def sentence(self, single: SingleDesign, change: Change, before: Outcome, after: Outcome) -> str:
-        """The link, or the sequences that wait; whether anything limits what the tier holds."""
-        tier, _ = _placed(change)
-        unlimited = getattr(single.hardware, f"{tier}_capacity") is None
-        assumption = f"; no source limits {tier}_capacity" if unlimited else ""
-        return f"{self._speed_sentence(single, change, before, after)}{assumption}"
-
-    def _speed_sentence(self, single: SingleDesign, change: Change, before: Outcome, after: Outcome) -> str:
-        ratio, (tier, placed) = speedup(before, after), _placed(change)
-        phrase = self.phrase(change)
+        """Whether the link keeps up; whether anything limits what the tier holds."""
+        ratio, phrase, link = speedup(before, after), self.phrase(change), _link(single, change)
         if ratio is None:
-            return f"{phrase}: the step's time is not known"
-        if change["access"] == "parked":
-            decode = f"{percent(1 - placed)} of them decode at a time"
-            return f"{phrase} {'slows all to' if ratio < 1 else 'gives'} {times_text(ratio)}: {decode}"
-        if after.bound_by == "tier_link":
+            told = f"{phrase}: the step's time is not known"
+        elif after.bound_by == "tier_link":
             wall = "moves the wall to" if ratio < 1 / GAIN else "makes the step wait for"
-            return f"{phrase} {wall} {_link(single, tier)}: {times_text(ratio)}"
-        if ratio < 1 / GAIN:
+            told = f"{phrase} {wall} {link}: {times_text(ratio)}"
+        elif ratio < 1 / GAIN:
             waits = f"transfers are not hidden, it waits for {lead(after)}"
-            return f"{phrase} slows the step to {times_text(ratio)}: {waits}"
-        hidden = f"{_link(single, tier)} keeps up"
-        if ratio <= GAIN:
-            return f"{phrase} costs no speed, {hidden}"
-        return f"{phrase} gives {times_text(ratio)}: {hidden} and device memory is read less"
+            told = f"{phrase} slows the step to {times_text(ratio)}: {waits}"
+        elif ratio <= GAIN:
+            told = f"{phrase} costs no speed, {link} keeps up"
+        else:
+            told = f"{phrase} gives {times_text(ratio)}: {link} keeps up and device memory is read less"
+        return f"{told}{unlimited(single, change)}"
 
 
-def _placed(change: Change) -> tuple[str, float]:
-    name = next(axis for axis in change if axis.startswith("placement_"))
-    return name.removeprefix("placement_"), float(change[name])
+def more_placed(single: SingleDesign) -> Iterator[Change]:
+    """Larger fractions in each tier with a link whose bandwidth has a source; the host's even without, to say so."""
+    placed = {tier: single.number(f"placement_{tier}") for tier in TIERS}
+    for tier, own in placed.items():
+        if tier != "host" and getattr(single.hardware, f"{tier}_link_bandwidth") is None:
+            continue
+        elsewhere = sum(placed.values()) - own
+        yield from ({f"placement_{tier}": more} for more in _PLACED if more > own and more + elsewhere <= 1)
 
 
-def _link(single: SingleDesign, tier: str) -> str:
+def share_placed(change: Change) -> str:
+    """The fraction of a change, in percent."""
+    return percent(float(change[_axis(change)]))
+
+
+def where_placed(change: Change) -> str:
+    """The tier of a change, such as "in host memory"."""
+    return _WORDS[_tier(change)]
+
+
+def unlimited(single: SingleDesign, change: Change) -> str:
+    """A clause where no source limits what the tier holds."""
+    field = f"{_tier(change)}_capacity"
+    return f"; no source limits {field}" if getattr(single.hardware, field) is None else ""
+
+
+def _axis(change: Change) -> str:
+    return next(axis for axis in change if axis.startswith("placement_"))
+
+
+def _tier(change: Change) -> str:
+    return _axis(change).removeprefix("placement_")
+
+
+def _link(single: SingleDesign, change: Change) -> str:
     """The link in words, such as "PCIe 5.0 x16 at 64 GB/s"."""
+    tier = _tier(change)
     bandwidth = getattr(single.hardware, f"{tier}_link_bandwidth")
     name = single.hardware.host_link if tier == "host" and single.hardware.host_link else f"the {tier} link"
     return f"{name} at {prefixed(bandwidth.value, 'B/s')}" if bandwidth else name
