@@ -14,11 +14,13 @@ from kvwall.spaces.errors import InputError
 from kvwall.sweep.cli import run
 from kvwall.sweep.remedies import combine, remedies
 from kvwall.sweep.remedies.answer import _tried
+from kvwall.sweep.remedies.budget import checked_budget
 from kvwall.sweep.remedies.choose import best_place
 from kvwall.sweep.remedies.map import ANSWERS
-from kvwall.sweep.remedies.outcome import METRICS, Evaluator, Outcomes
+from kvwall.sweep.remedies.outcome import METRICS, Evaluator, Outcome, Outcomes
 from kvwall.sweep.remedies.page import page
 from kvwall.sweep.remedies.register import FAMILIES
+from kvwall.sweep.remedies.sentences import memory_clause, traffic_sentence
 from kvwall.sweep.single import single_design
 from tests.page import Elements
 
@@ -332,6 +334,63 @@ def test_all_faults_come_together():
     assert len(caught.value.faults) == 5
 
 
-def test_a_budget_of_perplexity_may_exceed_one(capsys):
-    report = kv.remedies(**PAPER, context=8192, task="perplexity", quality_budget=1.5)
-    assert report.quality_budget == 1.5
+def test_a_budget_of_perplexity_may_exceed_one():
+    assert checked_budget(1.5, "perplexity") == 1.5
+    with pytest.raises(InputError, match="more than all"):
+        checked_budget(1.5, "retrieval")
+
+
+# --- sentences -------------------------------------------------------------------------------------------------------
+
+
+def outcome(speed, bound_by="hbm", weights=70e9, kv_read=30e9, spare=1e9, compute=1.0, status="ok"):
+    figures = {
+        "tokens_per_second": speed, "weight_bytes_read": weights, "kv_bytes_read": kv_read, "device_margin": spare,
+        "memory_margin": spare, "max_batch": 4.0, "hbm_time": 1.0, "compute_time": compute,
+    }  # fmt: skip
+    return Outcome(figures, {"status": status, "bound_by": bound_by})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (outcome(100.0), outcome(125.0), "2-bit KV gives 1.25x: weights are 70 % of the traffic"),
+        (outcome(100.0, kv_read=210e9), outcome(190.0), "2-bit KV gives 1.90x: KV is 75 % of the traffic"),
+        (outcome(100.0, kv_read=0.7e9), outcome(100.2), "2-bit KV gains nothing: KV is only 0.99 % of the traffic"),
+        (
+            outcome(100.0, "compute", compute=1.5),
+            outcome(100.0, "compute", compute=1.5),
+            "2-bit KV changes no speed: the step waits for compute, 1.50x the time of memory traffic",
+        ),
+        (
+            outcome(100.0),
+            outcome(50.0, "compute", compute=2.0),
+            "2-bit KV slows the step to 0.50x: it then waits for compute, 2.00x the time of memory traffic",
+        ),
+        (
+            outcome(100.0),
+            outcome(120.0, "compute", compute=1.1),
+            "2-bit KV gives 1.20x, then the step waits for compute: weights are 70 % of the traffic",
+        ),
+    ],
+)
+def test_why_a_step_is_faster_or_not(before, after, said):
+    assert traffic_sentence("2-bit KV", "KV", before.kv_share, before, after) == said
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (outcome(1.0, spare=-5e9, status="memory"), outcome(1.0), "makes it fit"),
+        (
+            outcome(1.0, spare=-5e9, status="memory"),
+            outcome(1.0, spare=-1e9, status="memory"),
+            "frees 4 GB a device, but it is still 1 GB short",
+        ),
+        (outcome(1.0), outcome(1.0, spare=-1e9, status="memory"), "then it does not fit: 1 GB short"),
+        (outcome(1.0), outcome(1.0, spare=3e9), "frees 2 GB a device"),
+        (outcome(1.0), outcome(1.0), ""),
+    ],
+)
+def test_what_becomes_of_memory(before, after, said):
+    assert memory_clause(before, after).partition(" (")[0] == said

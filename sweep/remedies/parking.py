@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kvwall.objectives.tiers import TIERS
 from kvwall.sweep.remedies.family import Change, Family, Setting
 from kvwall.sweep.remedies.outcome import Outcome
 from kvwall.sweep.remedies.sentences import speedup, times_text
@@ -35,7 +36,8 @@ class Parking(Family):
 
     def sentence(self, single: SingleDesign, change: Change, before: Outcome, after: Outcome) -> str:
         """Fewer decode, each of them faster."""
-        ratio, placed = speedup(before, after), float(next(iter(change.values())))
+        ratio = speedup(before, after)
+        placed = sum(float(change.get(f"placement_{tier}", single.number(f"placement_{tier}"))) for tier in TIERS)
         if ratio is None:
             return f"{self.phrase(change)}: the step's time is not known"
         decode = single.number("batch") * (1 - placed)
