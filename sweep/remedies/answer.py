@@ -254,7 +254,6 @@ def _remarks(
         found.append("No combination of the settings tried is within the budget and the memory.")
     if not combination.exhaustive:
         found.append("There were too many combinations: the longest lists of settings were thinned out.")
-    lossless = single.number("kv_group_size") == 0
-    if lossless:
+    if single.number("kv_group_size") == 0 and FAMILIES["quantization"].settings(single):
         found.append("Low-bit KV is counted without scales: state kv_group_size for yours.")
     return tuple(found)

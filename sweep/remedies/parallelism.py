@@ -12,7 +12,7 @@ from kvwall.sweep.readable import bytes_text
 from kvwall.sweep.reasons import devices_of
 from kvwall.sweep.remedies.family import Change, Family, Setting
 from kvwall.sweep.remedies.outcome import Outcome
-from kvwall.sweep.remedies.sentences import GAIN, lead, speedup, times_text
+from kvwall.sweep.remedies.sentences import GAIN, lead, speedup, times_text, unknown_sentence
 from kvwall.sweep.single import SingleDesign
 
 _DEGREES: Final = ("tensor_parallel", "pipeline_parallel", "context_parallel", "attention_data_parallel")
@@ -57,7 +57,7 @@ class Parallelism(Family):
         """What a device reads, and what it waits for."""
         ratio = speedup(before, after)
         if ratio is None:
-            return f"{self.phrase(change)}: the step's time is not known"
+            return unknown_sentence(self.phrase(change), before, after)
         devices, more = int(before["devices"]), int(after["devices"])
         whose = f"the same {devices} devices" if more == devices else f"{more} devices instead of {devices}"
         reads = [

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kvwall.objectives.tiers import TIERS
 from kvwall.sweep.remedies.family import Change, Family, Setting
 from kvwall.sweep.remedies.outcome import Outcome
-from kvwall.sweep.remedies.sentences import speedup, times_text
+from kvwall.sweep.remedies.sentences import GAIN, speedup, times_text, unknown_sentence
 from kvwall.sweep.remedies.tiering import more_placed, share_placed, unlimited, where_placed
 from kvwall.sweep.single import SingleDesign
 
@@ -39,8 +39,8 @@ class Parking(Family):
         ratio = speedup(before, after)
         placed = sum(float(change.get(f"placement_{tier}", single.number(f"placement_{tier}"))) for tier in TIERS)
         if ratio is None:
-            return f"{self.phrase(change)}: the step's time is not known"
+            return unknown_sentence(self.phrase(change), before, after)
         decode = single.number("batch") * (1 - placed)
-        does = "slows all together to" if ratio < 1 else "gives"
+        does = "slows all together to" if ratio < 1 / GAIN else "changes no speed," if ratio <= GAIN else "gives"
         told = f"{self.phrase(change)} {does} {times_text(ratio)}: {decode:.3g} decode at a time"
         return f"{told}{unlimited(single, change)}"

@@ -26,11 +26,12 @@ class Quantization(Family):
         """Bits below the design's own; a latent has the same bits for both."""
         elements = [group.layers * group.kv_heads * (group.key_dim + group.value_dim) for group in single.model.groups]
         latent = any(group.key_dim > group.value_dim == 0 for group in single.model.groups)
-        own = single.number("key_bits"), single.number("value_bits")
+        own_keys, own_values = single.number("key_bits"), single.number("value_bits")
         pairs = [
             (keys, values)
             for keys, values in _BITS
-            if keys <= own[0] and values <= own[1] and (keys, values) != own and (keys == values or not latent)
+            if keys <= own_keys and values <= own_values and keys + values < own_keys + own_values
+            if keys == values or not latent
         ]
         return [Setting({"key_bits": keys, "value_bits": values}) for keys, values in pairs if sum(elements) > 0]
 

@@ -53,7 +53,7 @@ class Row:
     @property
     def makes_it_fit(self) -> bool:
         """Whether the design fits with it and not without."""
-        return self.after is not None and self.after.fits and self.before.status == "memory"
+        return self.after is not None and self.after.fits and self.before.status == "memory" and not self.against
 
     def to_json(self) -> dict[str, Any]:
         """The row as plain JSON types."""
@@ -118,7 +118,7 @@ def row_of(tried: Tried, single: SingleDesign, budget: float) -> Row:
     setting, after = tried.settings[place], tried.outcomes.at(place)
     clauses = [
         family.sentence(single, setting.change, before, after),
-        memory_clause(before, after),
+        memory_clause(before, after, applied=bool(shared["against"])),
         _forbidden(tried, single, budget, after),
     ]
     return Row(

@@ -78,7 +78,7 @@ def traffic_sentence(
     """
     ratio, end = speedup(before, after), "" if plural else "s"
     if ratio is None:
-        return f"{phrase}: the step's time is not known"
+        return unknown_sentence(phrase, before, after)
     if ratio < 1 / GAIN:
         return f"{phrase} slow{end} the step to {times_text(ratio)}: {slower or f'it then waits for {lead(after)}'}"
     shares = _share_text(what, share)
@@ -108,13 +108,25 @@ def _is(what: str) -> str:
     return "are" if what == "weights" else "is"
 
 
-def memory_clause(before: Outcome, after: Outcome) -> str:
-    """What happens to memory: whether it makes the design fit, what it frees, the largest batch; empty if nothing."""
+def unknown_sentence(phrase: str, before: Outcome, after: Outcome) -> str:
+    """What can be said where there is no speed to compare."""
+    if before.known or not after.known:
+        return f"{phrase}: the step's time is not known"
+    return f"{phrase}: {after['tokens_per_second']:,.4g} tok/s, where the design as it is has no known speed"
+
+
+def memory_clause(before: Outcome, after: Outcome, applied: bool = False) -> str:
+    """What happens to memory: whether it makes the design fit, what it frees, the largest batch; empty if nothing.
+
+    `applied` says that the design has the remedy already, so that `before` is what it would be without.
+    """
+    if not before.known:
+        return f"largest batch {count_text(after['max_batch'])}" if after.fits else ""
     freed = after["device_margin"] - before["device_margin"]
     batches = f"largest batch {count_text(before['max_batch'])} to {count_text(after['max_batch'])}"
     changed = count_text(before["max_batch"]) != count_text(after["max_batch"])
     if after.fits and not before.fits:
-        return f"makes it fit ({batches})"
+        return f"{'without it the design would not fit' if applied else 'makes it fit'} ({batches})"
     if not after.fits:
         short = bytes_text(-after["memory_margin"])
         frees = f"frees {bytes_text(freed)} a device, but " if freed > _SMALL * -after["memory_margin"] else ""

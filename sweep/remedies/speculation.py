@@ -7,7 +7,7 @@ from typing import Final
 
 from kvwall.sweep.remedies.family import Change, Family, Setting
 from kvwall.sweep.remedies.outcome import Outcome
-from kvwall.sweep.remedies.sentences import GAIN, lead, speedup, times_text
+from kvwall.sweep.remedies.sentences import GAIN, lead, speedup, times_text, unknown_sentence
 from kvwall.sweep.single import SingleDesign
 
 _DRAFTED: Final = (1, 2, 3, 4, 6, 8)
@@ -39,7 +39,7 @@ class Speculation(Family):
         ratio = speedup(before, after)
         rate = f"an acceptance rate of {single.number('acceptance_rate'):g}"
         if ratio is None:
-            return f"{self.phrase(change)}: the step's time is not known"
+            return unknown_sentence(self.phrase(change), before, after)
         yielded = after["tokens_per_step"] / before["tokens_per_step"]
         longer = times_text(yielded / ratio)
         told = f"a step yields {after['tokens_per_step']:.3g} tokens at {rate} and takes {longer} as long"

@@ -9,7 +9,7 @@ from kvwall.objectives.tiers import TIERS
 from kvwall.sweep.readable import prefixed
 from kvwall.sweep.remedies.family import Change, Family, Setting
 from kvwall.sweep.remedies.outcome import Outcome
-from kvwall.sweep.remedies.sentences import GAIN, lead, percent, speedup, times_text
+from kvwall.sweep.remedies.sentences import GAIN, lead, percent, speedup, times_text, unknown_sentence
 from kvwall.sweep.single import SingleDesign
 
 _PLACED: Final = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -39,7 +39,7 @@ class Tiering(Family):
         """Whether the link keeps up; whether anything limits what the tier holds."""
         ratio, phrase, link = speedup(before, after), self.phrase(change), _link(single, change)
         if ratio is None:
-            told = f"{phrase}: the step's time is not known"
+            told = unknown_sentence(phrase, before, after)
         elif after.bound_by == "tier_link":
             wall = "moves the wall to" if ratio < 1 / GAIN else "makes the step wait for"
             told = f"{phrase} {wall} {link}: {times_text(ratio)}"
