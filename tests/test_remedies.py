@@ -306,26 +306,40 @@ def test_nothing_admissible_leaves_with_3(capsys):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("budget", "said"),
     [
-        (["--quality-budget", "x"], "quality_budget = 'x' is not a number"),
-        (["--quality-budget", "-0.1"], "out of range"),
-        (["--quality-budget", "nan"], "out of range"),
-        (["--quality-budget", "2"], "2 % is 0.02"),
-        ([], "quality_budget is missing"),
-        (["--quality-budget", "0.1", "--task", "chess"], 'task "chess" is unknown'),
-        (["--quality-budget", "0.1", "--batch", "1,2"], "batch = 1,2: one design is asked about"),
-        (["--quality-budget", "0.1", "--try", "key_bits"], "write AXIS=VALUE"),
-        (["--quality-budget", "0.1", "--try", "key_bits=99"], "key_bits = 99 is out of range"),
-        (["--quality-budget", "0.1", "--try", "keybits=2"], 'axis "keybits" is unknown (did you mean key_bits'),
-        (["--quality-budget", "0.1", "--map", "map.png"], "name a file that ends in .html"),
-        (["--quality-budget", "0.1", "--map", "no/such/map.html"], "there is no folder"),
-        (["--quality-budget", "0.1", "--retension", "1"], "--retension is no option (did you mean --retention"),
+        ("x", "quality_budget = 'x' is not a number"),
+        (True, "is not a number"),
+        (-0.1, "out of range"),
+        (float("nan"), "out of range"),
+        (2, "2 % is 0.02"),
+        (None, "quality_budget is missing"),
     ],
 )
-def test_faults_are_named(capsys, change, said):
-    assert run(["remedies", *arguments(PAPER), "--context", "8192", *change]) == 2
-    assert said in capsys.readouterr().err
+def test_a_budget_is_a_share(budget, said):
+    with pytest.raises(InputError) as caught:
+        checked_budget(budget, "aggregate")
+    assert said in caught.value.faults[0]
+
+
+def test_a_command_line_names_all_its_faults(capsys):
+    faults = {
+        "--quality-budget=x": "quality_budget = 'x' is not a number",
+        "--task=chess": 'task "chess" is unknown',
+        "--batch=1,2": "batch = 1,2: one design is asked about",
+        "--confidence=high": '--confidence "high" is not a number',
+        "--try=key_bits": "write AXIS=VALUE",
+        "--try=key_bits=99": "key_bits = 99 is out of range",
+        "--try=keybits=2": 'axis "keybits" is unknown (did you mean key_bits',
+        "--map=no/such/map.png": "there is no folder no/such",
+        "--assume=speed": "--assume speed: write FIGURE",
+        "--retension=1": "--retension is no option (did you mean --retention",
+    }
+    assert run(["remedies", *arguments(PAPER), "--context", "8192", *faults]) == 2
+    printed = capsys.readouterr()
+    assert not printed.out
+    for argument, said in faults.items():
+        assert said in printed.err, argument
 
 
 def test_all_faults_come_together():
