@@ -14,6 +14,7 @@ from kvwall.sweep.remedies.choose import Tried, within
 from kvwall.sweep.remedies.family import Change
 from kvwall.sweep.remedies.outcome import DEVICES, RANKED_BY, Evaluator, Outcomes
 from kvwall.sweep.remedies.register import FAMILIES
+from kvwall.sweep.report.style import binary_text
 from kvwall.sweep.single import SingleDesign
 
 WORTH: Final = 1.05
@@ -24,6 +25,15 @@ _CONTEXTS: Final = tuple(2**power for power in range(10, 21))
 _BATCHES: Final = tuple(2**power for power in range(10))
 _FEWEST: Final = 4
 """Contexts shown whatever the model's longest is."""
+
+
+def context_text(context: int) -> str:
+    """A context on the map's axis: powers of two as people call them, others in full.
+
+    >>> context_text(131072), context_text(512_000)
+    ('128k', '512,000')
+    """
+    return binary_text(context) if context & (context - 1) == 0 else f"{context:,}"
 
 
 @dataclass(frozen=True)

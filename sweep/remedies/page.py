@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kvwall.spaces.axes import AXES
 from kvwall.sweep.readable import bytes_text, metric_text, number_text
 from kvwall.sweep.remedies.answer import RemediesReport
-from kvwall.sweep.remedies.map import ANSWERS, WORTH, Best, RemedyMap
+from kvwall.sweep.remedies.map import ANSWERS, WORTH, Best, RemedyMap, context_text
 from kvwall.sweep.remedies.outcome import LOSS, SPARE
 from kvwall.sweep.remedies.register import FAMILIES
 from kvwall.sweep.remedies.rows import Row
@@ -23,7 +23,7 @@ from kvwall.sweep.remedies.table import UNSET
 from kvwall.sweep.report.header import CEILING
 from kvwall.sweep.report.page import document, tiles_html
 from kvwall.sweep.report.parts import Items, LegendEntry, Panel, Plot, Section, Selector, Table, table_html
-from kvwall.sweep.report.style import INK, binary_text, frame
+from kvwall.sweep.report.style import INK, frame
 from kvwall.sweep.report.wording import short_name
 from kvwall.sweep.store.atomic import write_atomically
 
@@ -148,7 +148,7 @@ def _layout(found: RemedyMap) -> go.Layout:
 
 
 def _names(found: RemedyMap) -> tuple[list[str], list[str]]:
-    return [binary_text(context) for context in found.contexts], [f"{batch:,}" for batch in found.batches]
+    return [context_text(context) for context in found.contexts], [f"{batch:,}" for batch in found.batches]
 
 
 def _codes() -> list[str]:

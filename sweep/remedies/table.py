@@ -12,12 +12,11 @@ from rich.text import Text
 from kvwall.spaces.axes import AXES
 from kvwall.sweep.readable import bytes_text, metric_text, number_text
 from kvwall.sweep.remedies.answer import RemediesReport
-from kvwall.sweep.remedies.map import ANSWERS, WORTH, Best, RemedyMap
+from kvwall.sweep.remedies.map import ANSWERS, WORTH, Best, RemedyMap, context_text
 from kvwall.sweep.remedies.outcome import LOSS, SPARE
 from kvwall.sweep.remedies.register import FAMILIES
 from kvwall.sweep.remedies.rows import Row
 from kvwall.sweep.remedies.sentences import count_text, times_text
-from kvwall.sweep.report.style import binary_text
 from kvwall.sweep.terminal import new_table, terminal
 
 _NONE: Final = "-"
@@ -126,7 +125,7 @@ def sketch(found: RemedyMap) -> list[str]:
     """The two maps side by side, a letter a cell, the largest batch on top."""
     titles = ("Remedy that pays most", "With the levers next to them")
     width = max(len(f"{batch:,}") for batch in found.batches) + 2
-    columns = [binary_text(context) for context in found.contexts]
+    columns = [context_text(context) for context in found.contexts]
     cell = max(map(len, columns)) + 1
     body = cell * len(columns)
     lines = [f"{'batch':>{width}} {titles[0]:<{body}}   {titles[1]}"]
