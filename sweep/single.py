@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import jax
 import numpy as np
 
-from kvwall.objectives.register import Evaluation, evaluate, metric_register
+from kvwall.objectives.register import Evaluation, evaluation_of, metric_register
 from kvwall.objectives.step import Step, evaluate_step
 from kvwall.spaces.axes import Value
 from kvwall.spaces.columns import Catalogue, Columns
@@ -80,7 +80,8 @@ def _evaluated(
 ) -> SingleDesign:
     with jax.enable_x64(True):
         design = Columns(space, catalogue).design({})
-        step, evaluation = evaluate_step(design), evaluate(design, task)
+        step = evaluate_step(design)
+        evaluation = evaluation_of(design, step, task)
     (model,), (hardware,) = catalogue.models, catalogue.hardware
     return SingleDesign(space.point(0), stated, model, hardware, catalogue, task, confidence, design, step, evaluation)
 
