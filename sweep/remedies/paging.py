@@ -12,15 +12,16 @@ from kvwall.sweep.remedies.sentences import percent
 from kvwall.sweep.single import SingleDesign
 
 _PAGE: Final = 16
-"""Tokens of a page where the design states none.
+"""Tokens of a page where neither the design nor its engine states any.
 
 Source: the default block size of vLLM (W. Kwon et al., SOSP 2023, section 7.2).
 """
 
 
 def page_of(single: SingleDesign) -> dict[str, Value]:
-    """The change that gives a design pages: nothing where it states their size."""
-    return {"block_size": _PAGE} if single.number("block_size") <= 1 else {}
+    """The change that gives a design pages, of its engine's size; nothing where it states their size."""
+    engine = int(single.design.engine.block_size)
+    return {"block_size": engine if engine > 1 else _PAGE} if single.number("block_size") <= 1 else {}
 
 
 class Paging(Family):
