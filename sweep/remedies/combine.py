@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from kvwall.spaces.axes import Value
 from kvwall.sweep.remedies.choose import Tried, best_place, within
 from kvwall.sweep.remedies.family import Change
-from kvwall.sweep.remedies.outcome import DEVICES, LOSS, RANKED_BY, SPARE, Evaluator, Outcomes
+from kvwall.sweep.remedies.outcome import DEVICES, RANKED_BY, SPARE, Evaluator
 
 MOST: Final = 2_000_000
 """Combinations evaluated for one number of devices; beyond it the longest lists of settings are thinned out."""
@@ -44,6 +45,17 @@ class _Option:
     devices: int
 
 
+@dataclass(frozen=True)
+class _Table:
+    """Families that change an axis in common, and the places of their options that go together, a row each."""
+
+    families: tuple[str, ...]
+    places: NDArray[np.int16]
+
+
+_Lists: TypeAlias = Mapping[str, Sequence[_Option]]
+
+
 def best_combination(evaluator: Evaluator, tried: Sequence[Tried], budget: float) -> tuple[Combination, bool]:
     """The fastest combination on the design's devices that is admissible, or on the fewest more that have one.
 
@@ -53,13 +65,12 @@ def best_combination(evaluator: Evaluator, tried: Sequence[Tried], budget: float
     lists = {one.family.name: _options(one, budget) for one in tried}
     counts = sorted({option.devices for options in lists.values() for option in options})
     evaluated, best = 0, Combination({}, 0, 0, True)
-    for place, count in enumerate(counts):
-        chosen = {name: [each for each in options if each.devices <= count] for name, options in lists.items()}
-        more = None if place == 0 else count
-        found, admissible = _search(evaluator, chosen, budget, more)
+    for count in counts:
+        chosen = {name: _on_devices(options, count, counts[0]) for name, options in lists.items()}
+        found = _search(evaluator, chosen, budget)
         evaluated += found.evaluated
-        best = Combination(found.changes, evaluated, found.admissible, found.exhaustive)
-        if admissible:
+        best = replace(found, evaluated=evaluated)
+        if found.admissible:
             return best, True
     return best, False
 
@@ -78,57 +89,90 @@ def _options(tried: Tried, budget: float) -> list[_Option]:
     return found
 
 
-def _search(
-    evaluator: Evaluator, lists: Mapping[str, list[_Option]], budget: float, devices: int | None
-) -> tuple[Combination, bool]:
-    """The best of all combinations, of those on so many devices where a number is given."""
-    lists, exhaustive = _thinned(lists)
-    shape = tuple(len(options) for options in lists.values())
-    index = [part.astype(np.int16) for part in np.unravel_index(np.arange(math.prod(shape)), shape)]
-    values, positions, possible = _positions(lists, index, evaluator)
-    keep = np.flatnonzero(possible)
-    cut = {axis: where[keep] for axis, where in positions.items()}
-    outcomes = evaluator.at(evaluator.space(values), cut, len(keep), RANKED_BY)
-    used = sum((part[keep] > 0).astype(np.int64) for part in index)
-    if devices is not None:
-        losses = np.where(outcomes[DEVICES] == devices, outcomes[LOSS], np.inf)
-        outcomes = Outcomes({**outcomes.arrays, LOSS: losses})
+def _on_devices(options: Sequence[_Option], count: int, own: int) -> list[_Option]:
+    """A family's options for so many devices: those that make them so many, or those that leave their number alone."""
+    return [each for each in options if each.devices == count] or [each for each in options if each.devices == own]
+
+
+def _search(evaluator: Evaluator, lists: _Lists, budget: float) -> Combination:
+    """The best of all combinations."""
+    lists, tables, exhaustive = _thinned(lists)
+    index = _index(tables)
+    values, positions = _positions(lists, index, evaluator)
+    count = len(next(iter(index.values())))
+    outcomes = evaluator.at(evaluator.space(values), positions, count, RANKED_BY)
+    used = np.zeros(count, np.int64)
+    for name, part in index.items():
+        used += np.array([bool(option.change) for option in lists[name]])[part]
+    place = best_place(outcomes, budget, [used])
+    chosen = {} if place is None else {name: lists[name][int(part[place])].change for name, part in index.items()}
     admissible = int(np.count_nonzero(within(outcomes, budget) & outcomes.fits))
-    place = best_place(outcomes, budget, [np.asarray(used)])
-    chosen = [] if place is None else [int(part[keep[place]]) for part in index]
-    changes = {name: options[at].change for (name, options), at in zip(lists.items(), chosen, strict=False) if at}
-    return Combination(changes, len(keep), admissible, exhaustive), admissible > 0
+    changes = {name: chosen[name] for name in lists if chosen.get(name)}
+    return Combination(changes, count, admissible, exhaustive)
 
 
-def _thinned(lists: Mapping[str, list[_Option]]) -> tuple[dict[str, list[_Option]], bool]:
-    """At most MOST combinations: the longest list is halved, its best settings alone kept, until they are."""
+def _thinned(lists: _Lists) -> tuple[_Lists, list[_Table], bool]:
+    """At most MOST combinations: while there are more, the longest list loses the setting that is worst alone."""
     found, exhaustive = dict(lists), True
-    while math.prod(map(len, found.values())) > MOST:
+    while True:
+        tables = _tables(found)
+        if math.prod(len(table.places) for table in tables) <= MOST:
+            return found, tables, exhaustive
         longest = max(found, key=lambda name: len(found[name]))
-        first, *others = found[longest]
-        best = sorted(others, key=lambda option: -option.speed)[: len(others) // 2]
-        found[longest], exhaustive = [first, *(option for option in others if option in best)], False
-    return found, exhaustive
+        worst = min((option for option in found[longest] if option.change), key=lambda option: option.speed)
+        found[longest], exhaustive = [option for option in found[longest] if option is not worst], False
+
+
+def _tables(lists: _Lists) -> list[_Table]:
+    """The families in groups that share no axis with each other, and of each group what goes together."""
+    groups: list[tuple[str, ...]] = []
+    for name, options in lists.items():
+        axes = _axes(options)
+        joined = [group for group in groups if any(axes & _axes(lists[each]) for each in group)]
+        apart = [group for group in groups if group not in joined]
+        groups = [*apart, (*itertools.chain.from_iterable(joined), name)]
+    return [_Table(group, _together([lists[name] for name in group])) for group in groups]
+
+
+def _axes(options: Sequence[_Option]) -> set[str]:
+    return {axis for option in options for axis in option.change}
+
+
+def _together(lists: Sequence[Sequence[_Option]]) -> NDArray[np.int16]:
+    """Places of the options that ask no axis for two values."""
+    rows = []
+    for places in itertools.product(*(range(len(options)) for options in lists)):
+        asked: dict[str, Value] = {}
+        changes = [options[place].change for options, place in zip(lists, places, strict=True)]
+        if all(asked.setdefault(axis, value) == value for change in changes for axis, value in change.items()):
+            rows.append(places)
+    return np.array(rows, np.int16)
+
+
+def _index(tables: Sequence[_Table]) -> dict[str, NDArray[np.int16]]:
+    """Family -> the place of its option in every combination."""
+    sizes = [len(table.places) for table in tables]
+    number = np.arange(math.prod(sizes))
+    found: dict[str, NDArray[np.int16]] = {}
+    for table, size in zip(tables, sizes, strict=True):
+        number, row = np.divmod(number, size)
+        found |= {name: table.places[row, column] for column, name in enumerate(table.families)}
+    return found
 
 
 def _positions(
-    lists: Mapping[str, list[_Option]], index: Sequence[NDArray[np.int16]], evaluator: Evaluator
-) -> tuple[dict[str, list[Value]], dict[str, NDArray[Any]], NDArray[np.bool_]]:
-    """Values by axis, the combinations' positions among them, and whether no axis is asked for two values."""
+    lists: _Lists, index: Mapping[str, NDArray[np.int16]], evaluator: Evaluator
+) -> tuple[dict[str, list[Value]], dict[str, NDArray[Any]]]:
+    """Values by axis, and the combinations' positions among them."""
     values: dict[str, list[Value]] = {}
-    for options in lists.values():
-        for axis, value in (pair for option in options for pair in option.change.items()):
+    positions: dict[str, NDArray[Any]] = {}
+    for name, options in lists.items():
+        for axis in sorted(_axes(options)):
             listed = values.setdefault(axis, [evaluator.single.inputs[axis]])
-            if value not in listed:
-                listed.append(value)
-    positions = {axis: np.full(len(index[0]), -1, np.int16) for axis in values}
-    possible = np.ones(len(index[0]), bool)
-    for options, part in zip(lists.values(), index, strict=True):
-        for axis, listed in values.items():
-            if not any(axis in option.change for option in options):
-                continue
-            places = [listed.index(one.change[axis]) if axis in one.change else -1 for one in options]
-            asked = np.array(places, np.int16)[part]
-            possible &= (asked < 0) | (positions[axis] < 0) | (positions[axis] == asked)
-            positions[axis] = np.where(asked >= 0, asked, positions[axis])
-    return values, {axis: np.maximum(where, 0) for axis, where in positions.items()}, possible
+            listed += dict.fromkeys(
+                o.change[axis] for o in options if axis in o.change and o.change[axis] not in listed
+            )
+            places = [listed.index(option.change[axis]) if axis in option.change else -1 for option in options]
+            asked = np.array(places, np.int16)[index[name]]
+            positions[axis] = np.maximum(positions.get(axis, np.int16(0)), asked)
+    return values, positions
