@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import jax
+
 from kvwall.objectives import memory, wall
 from kvwall.objectives.memory import Place
 from kvwall.objectives.register import LABELS
@@ -15,19 +17,25 @@ from kvwall.objectives.tiers import TIERS
 from kvwall.objectives.time import RESOURCES
 from kvwall.sweep.single import SingleDesign
 
+MIDDLE: Final = "middle_stage"
 BOUNDARIES: Final = ("kv", *RESOURCES, "capacity")
 """In the order of a report: KV against weights, each resource against the others, bytes needed against usable."""
 
 
 @dataclass(frozen=True)
 class HeldPlace:
-    """A place that holds KV: `hbm` (all of the model, or the stage with an end of it), `middle` or a tier."""
+    """A place that holds KV: device memory (of the only stage, the one with an end, one in the middle), a tier."""
 
     name: str
     place: Place
     size: Any
     """Bytes of it that may be used."""
     margin: Any
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it is device memory."""
+        return self.name not in TIERS
 
     @property
     def distance(self) -> float:
@@ -39,7 +47,8 @@ def held_places(single: SingleDesign) -> Iterator[HeldPlace]:
     """Every place of known size that holds KV of this design, on the fullest device."""
     load, held, chip = single.step.load, single.step.memory, single.design.hardware
     found = memory.places(single.design, held.activations * (load.rank_sequences / load.resident))
-    usable, names = memory.usable(single.design), ("hbm", "middle", *TIERS)
+    end = "end_stage" if single.number("pipeline_parallel") > 1 else "hbm"
+    usable, names = memory.usable(single.design), (end, MIDDLE, *TIERS)
     sizes = (usable, usable, *(getattr(chip, tier).capacity for tier in TIERS))
     for name, size, (holds, place) in zip(names, sizes, found, strict=True):
         if bool(holds):
@@ -55,16 +64,18 @@ def boundaries_of(single: SingleDesign) -> Mapping[str, float | None]:
     status, ledger = int(single.evaluation.labels["status"]), single.step.ledger
     if LABELS["status"].meanings[status] == "layout":
         return dict.fromkeys(BOUNDARIES)
-    times = single.step.times.ordered()
-    distances = wall.resource_distances(times)
-    timed = bool(computed(status))
+    times, timed = single.step.times.ordered(), bool(computed(status))
+    with jax.enable_x64(True):
+        distances = wall.resource_distances(times)
+        of_kv = wall.distance(ledger.kv_read, ledger.weights_read)
+        of_capacity = max(place.distance for place in held_places(single))
     of_times = {
         name: float(distance) if timed and float(own) > 0 else None
         for name, own, distance in zip(RESOURCES, times, distances, strict=True)
     }
     found: dict[str, float | None] = {
-        "kv": float(wall.distance(ledger.kv_read, ledger.weights_read)),
+        "kv": float(of_kv),
         **of_times,
-        "capacity": max(place.distance for place in held_places(single)),
+        "capacity": of_capacity,
     }
     return {name: value if value is not None and math.isfinite(value) else None for name, value in found.items()}

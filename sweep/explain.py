@@ -49,7 +49,9 @@ def explain(single: SingleDesign) -> Explanation:
         sheet.notes.append(f"no equations: {not_computed_reason(single)}")
         return sheet.explanation()
     with jax.enable_x64(True):
-        _declare(sheet, single)
+        declare_axes(sheet, single)
+        _declare_model(sheet, single)
+        _declare_hardware(sheet, single)
         _tokens(sheet, single)
         add_load(sheet, single)
         add_devices(sheet, single)
@@ -72,8 +74,8 @@ def _impossible(single: SingleDesign) -> bool:
 def _work_and_time(sheet: Sheet, single: SingleDesign) -> None:
     """Arithmetic, traffic and times; a prompt's work comes before them where a step holds some of it."""
     add_gemm(sheet, single)
-    prompt = add_prompt(sheet, single) if names_of(single).arriving else None
     attended = add_attention(sheet, single)
+    prompt = add_prompt(sheet, single) if names_of(single).arriving else None
     add_arithmetic(sheet, single, attended)
     sent = add_traffic(sheet, single)
     add_times(sheet, single, attended, sent)
@@ -87,7 +89,8 @@ def axis_source(single: SingleDesign, axis: str) -> str:
     return f"axis {axis}, {'user' if axis in single.stated else 'neutral'}"
 
 
-def _declare(sheet: Sheet, single: SingleDesign) -> None:
+def declare_axes(sheet: Sheet, single: SingleDesign) -> None:
+    """Every axis of an equation as an input; a word, which has no number, by the number it stands for."""
     for axis, symbol in _AXIS_SYMBOLS.items():
         sheet.given(symbol, single.inputs[axis], axis, axis_source(single, axis))
     for axis, number, whose in (
@@ -96,8 +99,6 @@ def _declare(sheet: Sheet, single: SingleDesign) -> None:
     ):
         source = axis_source(single, axis)
         sheet.given(axis, number, axis, f"{source}: {whose}" if single.inputs[axis] == AXES[axis].word else source)
-    _declare_model(sheet, single)
-    _declare_hardware(sheet, single)
 
 
 def _declare_model(sheet: Sheet, single: SingleDesign) -> None:

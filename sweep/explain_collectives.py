@@ -61,16 +61,16 @@ class _Part:
     @property
     def inside(self) -> str:
         near = "scale_up_domain" if self.crosses else self.devices
-        return f"{product(*self._rounds)}*({near} - 1)/{near}*{self.formula}"
+        return f"{self._rounds}({near} - 1)/{near}*{self.formula}"
 
     @property
     def across(self) -> str:
         domains = f"ceil({self.devices}/scale_up_domain)"
-        return f"{product(*self._rounds)}*({domains} - 1)/{domains}*{self.formula}/scale_up_domain"
+        return f"{self._rounds}({domains} - 1)/{domains}*{self.formula}/scale_up_domain"
 
     @property
-    def _rounds(self) -> tuple[str, ...]:
-        return (str(self.rounds),) if self.rounds > 1 else ()
+    def _rounds(self) -> str:
+        return f"{self.rounds}*" if self.rounds > 1 else ""
 
 
 def step_pass(single: SingleDesign) -> Pass:
@@ -101,7 +101,10 @@ def add_sent(sheet: Sheet, single: SingleDesign, section: str, of: Pass, sent: c
         several = len(chosen) + bool(hands) > 1
         terms = []
         for part in chosen:
-            formula, each = product(of.share, getattr(part, where)), f"{part.symbol}{'' if where == 'inside' else '_out'}"
+            formula, each = (
+                product(of.share, getattr(part, where)),
+                f"{part.symbol}{'' if where == 'inside' else '_out'}",
+            )
             if several:
                 unit = f"B, {part.what}{'' if where == 'inside' else ', across domains'}"
                 sheet.add(section, f"{of.tag}{each}", formula, getattr(part.sent, where) * of.share_value, unit)
@@ -143,12 +146,19 @@ def _parts(single: SingleDesign, of: Pass) -> Iterator[_Part]:
         if attending > 1:
             formula = f"decoder_layers*reduces/2*{of.rank_tokens}*{_MESSAGE}"
             amount = model.layers * half * of.rank_count * size
-            yield part("reduced_attention", "all-reduces of attention", formula, amount, names.attending, attending)
+            yield part(
+                "reduced_attention",
+                "all-reduces of attention, half of a layer's",
+                formula,
+                amount,
+                names.attending,
+                attending,
+            )
         if stage > 1 and dense_layers > 0:
             formula = f"{layers}*reduces/2*{of.tokens}*{_MESSAGE}"
             amount = dense_layers * half * of.count * size
-            yield part("reduced_FFN", "all-reduces of the FFN, where there are no routed experts" if spread
-                       else "all-reduces of the FFN", formula, amount, names.stage, stage)  # fmt: skip
+            what = f"all-reduces of the FFN, {'where no experts are routed' if spread else 'the other half'}"
+            yield part("reduced_FFN", what, formula, amount, names.stage, stage)
     if spread:
         yield from _of_experts(single, of, names, part)
     if single.number("context_parallel") > 1:
@@ -217,6 +227,6 @@ def add_messages(sheet: Sheet, single: SingleDesign) -> None:
     if single.number("context_parallel") > 1:
         readers = [store.named(store.times) for store in stores_of(single)]
         terms.append(f"{bracketed(readers)}*(CP - 1)")
-    terms += ["PP - 1"] if names.micro else []
+    terms += ["(PP - 1)"] if names.micro else []
     result = collectives.messages_in_step(single.design)
     sheet.add(BETWEEN, "messages_per_step", " + ".join(terms), result, "hops that wait for each other")

@@ -17,6 +17,7 @@ from kvwall.sweep.explain_stores import stores_of
 from kvwall.sweep.explain_weights import hot_rank, hot_symbol
 from kvwall.sweep.single import SingleDesign
 
+_TOKEN: Final = "Arithmetic of a token (all layers)"
 _WORK: Final = "Arithmetic of a step (one device)"
 FORMATS: Final = ("16", "8", "4")
 """Bits of the slots of `Ledger.flop_by_format`."""
@@ -54,11 +55,11 @@ def add_attention(sheet: Sheet, single: SingleDesign) -> str:
             own = [f"query_heads#*{dims_of(store.group)}*{chosen_symbol(single, store)}"]
             own += [f"index_heads#*index_dim#*{seen_symbol(single, store)}"] if store.group.index_dim else []
             formula = store.named(f"2*{store.times}*{bracketed(own)}")
-            sheet.add(_WORK, store.named("attention#"), formula, result, "FLOP per token")
+            sheet.add(_TOKEN, store.named("attention#"), formula, result, "FLOP per token")
             terms.append(store.named("attention#"))
     if len(terms) > 1:
         total = compute.attention_flop(single.design.model.groups, *single.step.ledger.cache.read_entries(context))
-        sheet.add(_WORK, "attention", " + ".join(terms), total, "FLOP per token")
+        sheet.add(_TOKEN, "attention", " + ".join(terms), total, "FLOP per token")
     return "attention" if len(terms) > 1 else "".join(terms)
 
 
@@ -77,7 +78,7 @@ def add_gemm(sheet: Sheet, single: SingleDesign) -> None:
         elements = [each for each in elements_of(single, slot) if each != "HEAD"]
         if elements:
             unit = f"FLOP per token in {name} bits, decoder layers"
-            sheet.add(_WORK, f"gemm_{name}", f"2*{bracketed(elements)}", found[slot], unit)
+            sheet.add(_TOKEN, f"gemm_{name}", f"2*{bracketed(elements)}", found[slot], unit)
 
 
 def prompt_of_step(single: SingleDesign) -> Prompt:

@@ -216,25 +216,26 @@ def _read(sheet: Sheet, single: SingleDesign, store: Store) -> None:
         formula = store.named(f"min({some}, top_k#)") if store.group.top_k is not None else some
         sheet.add(store.section, reads, formula, of_one(chosen), f"{unit} a step reads")
     guides = store.guides(single)
-    total = _sequence(single, store, reads, may)
+    terms = _sequence(single, store, reads, may)
+    total = bracketed(terms)
     shared = cache.shared_entries(context)
     if float(cache.read_saving) > 0 and of_one(shared) > 0 and not store.restarted(context):
         formula = _shared_formula(store, single, Extent("", "C", context, "keep"), store.limit)
-        sheet.add(store.section, store.named("shared#"), formula, of_one(shared), f"{unit} of the common prefix")
+        sheet.add(store.section, store.named("shared#"), formula, of_one(shared), f"{unit} of them in a common prefix")
         own = [f"entry#*{reads}/{may}" if reads != may else "entry#", *guides]
-        total = f"({total} - {product(bracketed(own), 'shared#')}*spared_read)"
+        total = f"({' + '.join(terms)} - {bracketed(own)}*shared#*spared_read)"
     result = cache.read(context) - store.state
     sheet.add(store.section, store.named("read#"), store.named(f"{store.times}*{total}"), result, "B per sequence")
 
 
-def _sequence(single: SingleDesign, store: Store, entries: str, guided: str) -> str:
-    """Bytes of one layer and sequence."""
+def _sequence(single: SingleDesign, store: Store, entries: str, guided: str) -> list[str]:
+    """Bytes of one layer and sequence, as terms of a sum."""
     terms = [f"entry#*{entries}"]
     if recent := store.recent(single):
         terms.append(f"(full_entry# - entry#)*min({recent}, {entries})")
     if guides := store.guides(single):
         terms.append(f"{bracketed(guides)}*{guided}")
-    return bracketed(terms)
+    return terms
 
 
 def _stored(sheet: Sheet, single: SingleDesign, store: Store, extent: Extent, section: str = "") -> None:
@@ -253,17 +254,16 @@ def _stored(sheet: Sheet, single: SingleDesign, store: Store, extent: Extent, se
         kept = cache.kept_fraction(extent.value)
         result = kv.entries(kv.held_tokens(extent.value, cache.groups.window), kept, cache.groups)
         sheet.add(section, held, formula, of_one(result), f"{unit} held{'' if tag else ' at the end'}")
-    total = _sequence(single, store, held, held)
+    terms = _sequence(single, store, held, held)
+    total = bracketed(terms)
     shared = cache.shared_entries(extent.value)
     if float(cache.stored_saving) > 0 and of_one(shared) > 0:
         symbol = f"{tag}common#"
         formula = _shared_formula(store, single, extent, window)
-        sheet.add(section, store.named(symbol), formula, of_one(shared), f"of them {unit} of the common prefix")
-        total = f"({total} - {bracketed(['entry#', *store.guides(single)])}*{symbol}*spared)"
+        sheet.add(section, store.named(symbol), formula, of_one(shared), f"{unit} of them in a common prefix")
+        total = f"({' + '.join(terms)} - {bracketed(['entry#', *store.guides(single)])}*{symbol}*spared)"
     result = cache.stored(extent.value) - store.state
-    sheet.add(
-        section, store.named(f"{tag}stored#"), store.named(f"layers#*{total}"), result, "B per sequence"
-    )
+    sheet.add(section, store.named(f"{tag}stored#"), store.named(f"layers#*{total}"), result, "B per sequence")
 
 
 def _written(sheet: Sheet, single: SingleDesign, store: Store) -> None:

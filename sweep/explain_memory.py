@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kvwall.objectives import memory, paging
-from kvwall.sweep.boundaries import HeldPlace, held_places
+from kvwall.objectives import paging
+from kvwall.objectives.memory import usable
+from kvwall.sweep.boundaries import MIDDLE, HeldPlace, held_places
 from kvwall.sweep.equation import Sheet, over, product
 from kvwall.sweep.explain_kv import Extent, add_stored, end_of
 from kvwall.sweep.explain_load import Names, names_of, placed_share
+from kvwall.sweep.explain_weights import stored_layers
 from kvwall.sweep.single import SingleDesign
 
 MEMORY: Final = "Memory (fullest device)"
@@ -21,6 +23,9 @@ def add_memory(sheet: Sheet, single: SingleDesign) -> None:
     sheet.add(MEMORY, "activations", formula, single.step.memory.activations, "B per sequence")
     held = _reserved(sheet, single, names)
     found = explained_places(single)
+    if effective_utilisation(single) != 1:
+        unit = "B that may be used"
+        sheet.add(MEMORY, "usable", "utilisation*memory_capacity", usable(single.design), unit)
     for place in found:
         symbol = margin_symbol(place, len(found))
         sheet.add(MEMORY, symbol, _margin(single, names, place, held), place.margin, f"B{_which(names, place)}")
@@ -33,7 +38,7 @@ def explained_places(single: SingleDesign) -> list[HeldPlace]:
     """The places that hold KV, without a stage that has as many layers as another and less beside them."""
     stages = single.number("pipeline_parallel")
     even = single.model.decoder_layers % stages == 0
-    return [place for place in held_places(single) if not (even and place.name == "middle")]
+    return [place for place in held_places(single) if not (even and place.name == MIDDLE)]
 
 
 def margin_symbol(place: HeldPlace, count: int) -> str:
@@ -61,35 +66,35 @@ def _reserved(sheet: Sheet, single: SingleDesign, names: Names) -> str:
 
 
 def _margin(single: SingleDesign, names: Names, place: HeldPlace, held: str) -> str:
-    if place.name not in {"hbm", "middle"}:
+    if not place.on_device:
         share = "most" if names.micro else ""
-        return f"{place.name}_capacity - {product(place.name, share, held)}"
+        return f"{size_symbol(single, place)} - {product(place.name, share, held)}"
     tiers = placed_share(single)
     in_hbm = f"(1 - {tiers})" if tiers else ""
     share, weights = "", "weights_stored"
     if names.micro:
         even = single.model.decoder_layers % single.number("pipeline_parallel") == 0
-        share = "most" if even or place.name == "middle" else "fewest"
-        end = " - ends_stored" if place.name == "hbm" else ""
-        weights = f"{share}*layers_stored{end}"
-    usable = product(utilisation(single), "memory_capacity")
+        share = "most" if even or place.name == MIDDLE else "fewest"
+        end = "" if place.name == MIDDLE else " - ends_stored"
+        weights = f"{share}*{stored_layers(single)}{end}"
     beside = f"{names.sequences}*activations"
-    return f"{usable} - {weights} - {product(in_hbm, share, held)} - {beside}"
+    return f"{size_symbol(single, place)} - {weights} - {product(in_hbm, share, held)} - {beside}"
 
 
 def _which(names: Names, place: HeldPlace) -> str:
-    if place.name == "middle":
-        return ", a stage with most layers"
-    if place.name == "hbm":
-        return ", the stage with an end of the model" if names.micro else ""
+    if place.on_device:
+        stage = "a stage with most layers" if place.name == MIDDLE else "the stage with an end of the model"
+        return f", {stage}" if names.micro else ""
     return f", {place.name} memory of one device"
 
 
-def utilisation(single: SingleDesign) -> str:
-    """The symbol of the share of memory that may be used; empty where all may."""
-    return "" if effective_utilisation(single) == 1 else "utilisation"
+def size_symbol(single: SingleDesign, place: HeldPlace) -> str:
+    """The symbol of the bytes of a place that may be used."""
+    if not place.on_device:
+        return f"{place.name}_capacity"
+    return "memory_capacity" if effective_utilisation(single) == 1 else "usable"
 
 
 def effective_utilisation(single: SingleDesign) -> float:
     """The share of a device's memory that may be used, stated or the engine's own."""
-    return float(memory.usable(single.design) / single.design.hardware.memory_capacity)
+    return float(usable(single.design) / single.design.hardware.memory_capacity)

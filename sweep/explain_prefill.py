@@ -59,7 +59,8 @@ def add_prompt_anew(sheet: Sheet, single: SingleDesign) -> Prompt:
 
 def _attention(sheet: Sheet, single: SingleDesign, tag: str, section: str, rate: Any) -> str:
     """FLOP of a prompt's attention, each kind of layer, then all; returns the symbol of all, if there is any."""
-    terms, total = [], 0.0
+    terms: list[str] = []
+    total: Any = 0.0
     context = single.design.workload.context
     for store in stores_of(single):
         groups = store.cache.groups
@@ -172,7 +173,7 @@ def _exposed(single: SingleDesign, work: str, transfer: str) -> str:
 def _time(sheet: Sheet, single: SingleDesign, prompt: Prompt, symbol: str, result: Any) -> None:
     """Prefill of a prompt alone on the replica, through all stages: its slowest resource."""
     design, tag, section = single.design, prompt.tag, prompt.section
-    chip, names, bits = design.hardware, names_of(single), design.precision
+    names, bits = names_of(single), design.precision
     stage = parallel.stage_devices(design.parallel)
     found = prefill.prompt_of(design, single.step.ledger.cache, prompt.hit_rate)
     read = ["dense", *add_met(sheet, single, section, f"{tag}prompt_", prompt.tokens, found.tokens)]
@@ -197,5 +198,3 @@ def _time(sheet: Sheet, single: SingleDesign, prompt: Prompt, symbol: str, resul
         figures = ("scale_up_bandwidth", "scale_out_bandwidth")
         longest += [f"{size}/{figure}" for size, figure in zip(symbols, figures, strict=True) if size]
     sheet.add(section, symbol, largest(longest), result, "s")
-
-

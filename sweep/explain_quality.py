@@ -70,13 +70,14 @@ def _eviction(sheet: Sheet, single: SingleDesign, row: int) -> str | None:
         return None
     skips, evicts = single.number("read_fraction") < 1, single.number("retention") < 1
     used = product("keep" if evicts else "", "read_fraction" if skips else "")
+    whole = f"({used})" if evicts and skips else used
     task, name, curve = TASKS[row], str(single.inputs["evictor"]), single.design.quality.evictor
     seen = "visible" if single.inputs["question_visible"] else "hidden"
     source = _source(f"evictor {name}, question {seen}", load_quality_curves().evictor[name][seen][task].evidence)
     for field in ("exponent", "log_half", "ceiling", "spread"):
         sheet.given(f"evict_{field}_{task}", _row(getattr(curve, field), row), f"{field} of the eviction curve", source)
     overload = jnp.exp(curve.exponent * (jnp.log((1 - kept) / kept) - curve.log_half))
-    formula = f"exp(evict_exponent_{task}*(ln((1 - {used})/({used})) - evict_log_half_{task}))"
+    formula = f"exp(evict_exponent_{task}*(ln((1 - {used})/{whole}) - evict_log_half_{task}))"
     sheet.add(_section(task), f"overload_{task}", formula, _row(overload, row), "")
     formula = f"ln(1 + overload_{task}) - ln(1 + (1 - evict_ceiling_{task})*overload_{task})"
     result = _row(quality.eviction_hazard(kept, curve), row)

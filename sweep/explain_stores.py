@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -54,6 +53,8 @@ class Store:
     """Among layers of one kind that differ in their numbers; empty where they are alike."""
     cache: kv.Cache
     """Of this kind alone, before context parallelism divides tokens, without a draft's layers."""
+    divided: bool
+    """Whether context parallelism divides tokens."""
 
     @property
     def holds_entries(self) -> bool:
@@ -68,8 +69,9 @@ class Store:
     @property
     def section(self) -> str:
         """Heading of its equations."""
+        device = "one device, before CP divides the tokens" if self.divided else "one device"
         each = f", an entry per {self.group.stride} tokens" if self.group.stride > 1 else ""
-        return f"KV of {self.group.layers} layers, {_WORDS[self.group.kind]}{each} (one device)"
+        return f"KV of {self.group.layers} layers, {_WORDS[self.group.kind]}{each} ({device})"
 
     @property
     def times(self) -> str:
@@ -134,7 +136,8 @@ def stores_of(single: SingleDesign) -> list[Store]:
         )
         one = jnp.asarray(1.0)
         sliced = replace(cache, groups=own, entry=entry, full_entry=full_entry, guide=guide, token_ranks=one)
-        stores.append(Store(group, suffix, number, replace(sliced, draft_layers=one * 0, draft_reads=one * 0)))
+        own_cache = replace(sliced, draft_layers=one * 0, draft_reads=one * 0)
+        stores.append(Store(group, suffix, number, own_cache, single.number("context_parallel") > 1))
     return stores
 
 
@@ -160,9 +163,3 @@ def entries_and_states(single: SingleDesign, part: str) -> tuple[list[str], list
     stores = stores_of(single)
     entries = [store.named(f"{part}#") for store in stores if store.holds_entries]
     return entries, [store.named("state#") for store in stores if store.group.state_bytes]
-
-
-def shared_stores(single: SingleDesign) -> Iterator[Store]:
-    """The stores that sequences may have a prefix in common of."""
-    if single.number("prefix_share") > 0 and single.number("prefix_group") > 1:
-        yield from (store for store in stores_of(single) if store.holds_entries)

@@ -1,4 +1,4 @@
-"""Traffic and times in an explanation: bytes of a step, what each resource of the busiest device needs, and the step."""
+"""Traffic and times in an explanation: bytes of a step, seconds of each resource of the busiest device, the step."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from kvwall.sweep.boundaries import HeldPlace, boundaries_of
 from kvwall.sweep.endless import no_crossover
 from kvwall.sweep.equation import Sheet, bracketed, largest, over, product
 from kvwall.sweep.explain_load import names_of
-from kvwall.sweep.explain_memory import explained_places, margin_symbol, utilisation
+from kvwall.sweep.explain_memory import explained_places, margin_symbol, size_symbol
 from kvwall.sweep.explain_stores import Store, of_one, stores_of
 from kvwall.sweep.single import SingleDesign
 
@@ -39,10 +39,8 @@ def add_distances(sheet: Sheet, single: SingleDesign) -> None:
 
 def _needed(single: SingleDesign, place: HeldPlace, count: int) -> str:
     """ln(bytes needed / bytes usable) of a place, as a formula."""
-    margin = margin_symbol(place, count)
-    in_hbm = place.name in {"hbm", "middle"}
-    size = product(utilisation(single), "memory_capacity") if in_hbm else f"{place.name}_capacity"
-    return f"ln(({size} - {margin})/{f'({size})' if '*' in size else size})"
+    size = size_symbol(single, place)
+    return f"ln(({size} - {margin_symbol(place, count)})/{size})"
 
 
 def add_crossover(sheet: Sheet, single: SingleDesign) -> None:
@@ -109,7 +107,7 @@ def _piece(single: SingleDesign, store: Store, context: float) -> tuple[str, str
     def of_sequence(terms: list[str], saved: str) -> str:
         some = [term for term in terms if term]
         if saved:
-            own = f"{bracketed(some)} - {saved}" if some else f"-{saved}"
+            own = f"{' + '.join(some)} - {saved}" if some else f"-{saved}"
             return store.named(f"{store.times}*({own})")
         return store.named(f"{store.times}*{bracketed(some)}") if some else ""
 

@@ -60,7 +60,9 @@ def add_weights(sheet: Sheet, single: SingleDesign) -> None:
     if names.micro:
         sheet.add(_WEIGHTS, "layers_read", f"M*{bracketed(layers)}", ledger.layers_read, "B, all stages together")
         end = [*([f"M*{bracketed(ends)}"] if ends else []), *rows]
-        sheet.add(_WEIGHTS, "ends_read", " + ".join(end or ["0"]), ledger.ends_read, "B, what goes with an end of the model")
+        sheet.add(
+            _WEIGHTS, "ends_read", " + ".join(end or ["0"]), ledger.ends_read, "B, what goes with an end of the model"
+        )
         layers, ends, rows = ["layers_read"], ["ends_read"], []
     sheet.add(_WEIGHTS, "weights_read", " + ".join([*layers, *ends, *rows]), ledger.weights_read, "B")
     _stored(sheet, single, names)
@@ -169,15 +171,22 @@ def _stored(sheet: Sheet, single: SingleDesign, names: Names) -> None:
         formula = " + ".join([*layers, *head, *table, *draft])
         sheet.add(_WEIGHTS, "weights_stored", formula, single.step.memory.weights, "B")
         return
-    sheet.add(_WEIGHTS, "layers_stored", " + ".join(layers), layers_stored, "B, all stages together")
+    stored = stored_layers(single)
+    if stored != "dense":
+        sheet.add(_WEIGHTS, stored, " + ".join(layers), layers_stored, "B, all stages together")
     either = [f"max({head[0]}, {table[0]})"] if head and table else [*head, *table]
-    draft = ["layers_stored/decoder_layers"] if drafted else []
+    draft = [f"{stored}/decoder_layers"] if drafted else []
     ends = [*either, *draft]
     if ends:
         unit = "B, what goes with an end of the model"
         sheet.add(_WEIGHTS, "ends_stored", " + ".join(ends), ends_stored, unit)
-    formula = worst_stage(single, "layers_stored", "ends_stored" if ends else "")
+    formula = worst_stage(single, stored, "ends_stored" if ends else "")
     sheet.add(_WEIGHTS, "weights_stored", formula, single.step.memory.weights, "B, the stage that has most")
+
+
+def stored_layers(single: SingleDesign) -> str:
+    """The symbol of the weights of all layers of a pipeline."""
+    return "dense" if single.model.experts is None else "layers_stored"
 
 
 def hot_symbol(single: SingleDesign) -> str:
