@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import jax
+import jax.numpy as jnp
 
-from kvwall.objectives import memory, wall
+from kvwall.objectives import engine_memory, memory, tiers, wall
 from kvwall.objectives.memory import Place
 from kvwall.objectives.register import LABELS
 from kvwall.objectives.status import computed
@@ -45,14 +46,16 @@ class HeldPlace:
 
 def held_places(single: SingleDesign) -> Iterator[HeldPlace]:
     """Every place of known size that holds KV of this design, on the fullest device."""
-    load, held, chip = single.step.load, single.step.memory, single.design.hardware
-    found = memory.places(single.design, held.activations * (load.rank_sequences / load.resident))
+    design, held, chip = single.design, single.step.memory, single.design.hardware
+    each = held.activations * tiers.active_share(design.placement)
+    found = memory.places(design, jnp.where(engine_memory.starts_up(design), 0.0, each))
     end = "end_stage" if single.number("pipeline_parallel") > 1 else "hbm"
-    usable, names = memory.usable(single.design), (end, MIDDLE, *TIERS)
+    usable = engine_memory.utilisation_of(design) * engine_memory.memory_seen(design)
+    names = (end, MIDDLE, *TIERS)
     sizes = (usable, usable, *(getattr(chip, tier).capacity for tier in TIERS))
     for name, size, (holds, place) in zip(names, sizes, found, strict=True):
         if bool(holds):
-            yield HeldPlace(name, place, size, memory.memory_margin(place, load.resident, held.reserved))
+            yield HeldPlace(name, place, size, memory.memory_margin(place, single.step.load.resident, held.reserved))
 
 
 def boundaries_of(single: SingleDesign) -> Mapping[str, float | None]:

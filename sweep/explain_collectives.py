@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from kvwall.objectives import collectives, parallel
 from kvwall.objectives.kv import BITS_PER_BYTE
 from kvwall.sweep.equation import Sheet, bracketed, over, product
-from kvwall.sweep.explain_load import Names, names_of
+from kvwall.sweep.explain_load import Names, names_of, prompt_tokens
 from kvwall.sweep.explain_stores import stores_of
 from kvwall.sweep.explain_weights import hot_symbol
 from kvwall.sweep.reasons import devices_of
@@ -73,18 +73,47 @@ class _Part:
         return f"{self.rounds}*" if self.rounds > 1 else ""
 
 
+@dataclass(frozen=True)
+class _Dispatch(_Part):
+    """Between expert ranks, each of which may be several devices: domains join so many whole ranks."""
+
+    split: str
+    split_count: int
+
+    @property
+    def crosses(self) -> bool:
+        return self.count * self.split_count > self.domain
+
+    @property
+    def sent(self) -> collectives.Sent:
+        numbers = (jnp.asarray(each) for each in (self.size, self.count, self.split_count, self.domain))
+        return collectives.sent_to_experts(*numbers)
+
+    @property
+    def inside(self) -> str:
+        if not self.crosses:
+            return super().inside
+        near = over("scale_up_domain", self.split)
+        near = f"min(EP, max(floor({near}), 1))" if self.split else "min(EP, scale_up_domain)"
+        return f"{self._rounds}({near} - 1)/{near}*{self.formula}"
+
+    @property
+    def across(self) -> str:
+        domains = f"ceil({product('EP', self.split)}/scale_up_domain)"
+        return f"{self._rounds}({domains} - 1)/{domains}*{self.formula}/scale_up_domain"
+
+
 def step_pass(single: SingleDesign) -> Pass:
     """The pass of a step."""
     load, names, layout = single.step.load, names_of(single), single.design.parallel
-    prompts = load.arriving * single.design.workload.context * (1 - single.design.prefix.hit_rate)
     share = ""
     if names.micro:
         full = float(load.micro) >= single.number("pipeline_parallel")
         share = "most" if full else "max(most, 1/M)"
     layers = parallel.layers_of_stage(single.design.model.layers, layout.pipeline)
     awaited = parallel.pipelined(layers, 1.0, load.micro, layout.pipeline)
-    rank = load.rank_sequences * load.scored + prompts / layout.attention_data
-    return Pass("", names.rank_tokens, rank, names.tokens, load.active * load.scored + prompts, share, awaited)
+    rank = load.rank_sequences * load.scored + load.prompts_of(load.rank_sequences) * prompt_tokens(single)
+    return Pass("", names.rank_tokens, rank, names.tokens, load.tokens, share, awaited)
 
 
 def add_sent(sheet: Sheet, single: SingleDesign, section: str, of: Pass, sent: collectives.Sent) -> tuple[str, str]:
@@ -173,7 +202,9 @@ def _of_experts(single: SingleDesign, of: Pass, names: Names, part: Callable[...
     ranks, split = int(single.number("expert_parallel")), int(parallel.expert_tensor(layout))
     formula = f"moe_layers*reduces/2*{of.tokens}*visit*{_MESSAGE}"
     amount = model.experts.layers * model.reduces_per_layer / 2 * of.count * visiting(single) * _message(single)
-    yield part("dispatched", "dispatch to expert ranks and combine", formula, amount, "EP", ranks)
+    domain = float(single.design.hardware.scale_up_domain)
+    what = "dispatch to expert ranks and combine"
+    yield _Dispatch("dispatched", what, formula, amount, "EP", float(ranks), 2, domain, names.expert_split, split)
     if split > 1:
         yield part("reduced_experts", "all-reduces of experts that are split", formula, amount, "split", split)
 

@@ -12,7 +12,7 @@ from kvwall.objectives.step import flop_of
 from kvwall.spaces.models.layers import LayerGroup
 from kvwall.sweep.equation import Sheet, bracketed, over, product
 from kvwall.sweep.explain_kv import chosen_symbol, evaluated_context, seen_symbol
-from kvwall.sweep.explain_load import Names, awaited, names_of
+from kvwall.sweep.explain_load import Names, awaited, names_of, rank_prompts
 from kvwall.sweep.explain_stores import stores_of
 from kvwall.sweep.explain_weights import hot_rank, hot_symbol
 from kvwall.sweep.single import SingleDesign
@@ -60,7 +60,16 @@ def add_attention(sheet: Sheet, single: SingleDesign) -> str:
     if len(terms) > 1:
         total = compute.attention_flop(single.design.model.groups, *single.step.ledger.cache.read_entries(context))
         sheet.add(_TOKEN, "attention", " + ".join(terms), total, "FLOP per token")
-    return "attention" if len(terms) > 1 else "".join(terms)
+    return attention_symbol(single, "attention")
+
+
+def attention_symbol(single: SingleDesign, name: str) -> str:
+    """The symbol of all layers' attention; empty where no layer attends."""
+    terms = []
+    for store in stores_of(single):
+        if float(compute.attention_flop(store.cache.groups, 1.0, 1.0)) > 0:
+            terms.append(store.named(f"{name}#"))
+    return name if len(terms) > 1 else "".join(terms)
 
 
 def dims_of(group: LayerGroup) -> str:
@@ -172,24 +181,40 @@ def _passes(single: SingleDesign) -> str:
 def _prompts(single: SingleDesign, names: Names, slot: int, attended: str) -> str:
     if not names.arriving or not _of_token(single, slot, attended):
         return ""
-    ranks = "DP" if single.number("attention_data_parallel") > 1 else ""
-    return f"{over(names.arriving, ranks)}*prompt_{FORMATS[slot]}"
+    return over(f"{names.arriving}*prompt_{FORMATS[slot]}", names.stage)
 
 
 def _busiest(single: SingleDesign, names: Names, slot: int, attended: str) -> str:
-    """FLOP of the layers on the device with most sequences and the busiest experts."""
+    """FLOP of the layers on the device with most sequences and the busiest experts, prompts included."""
     found, hot = elements_of(single, slot), hot_symbol(single)
-    own = [f"2*{bracketed(some)}" for some in [[each for each in found if each in _ATTENTION]] if some]
-    own += [attended] if attended and attention_slot(single) == slot else []
+    matrices = [each for each in found if each in _ATTENTION]
+    own = [f"2*{bracketed(matrices)}"] if matrices else []
+    prompt = [f"{names.prompt}*{own[0]}"] if own else []
+    if attended and attention_slot(single) == slot:
+        own, prompt = [*own, attended], [*prompt, attention_symbol(single, "prompt_attention")]
     dense = [each for each in found if each in _DENSE]
     dense += [product(hot, _EXPERTS)] if _EXPERTS in found else []
     terms = []
     if own:
-        terms.append(over(product(names.sequences, _passes(single), bracketed(own)), names.attending))
+        some = [product(names.sequences, _passes(single), bracketed(own))]
+        some += [f"{rank_prompts(single)}*{bracketed(prompt)}"] if names.arriving else []
+        terms.append(over(bracketed(some), names.attending))
     if dense:
-        terms.append(over(product(names.active, _passes(single), f"2*{bracketed(dense)}"), names.stage))
-    prompts = _prompts(single, names, slot, attended)
-    return " + ".join([*terms, *([prompts] if prompts else [])])
+        count = product(names.active, _passes(single))
+        tokens = f"({count} + {names.arriving}*{names.prompt})" if names.arriving else count
+        terms.append(over(f"{tokens}*2*{bracketed(dense)}", names.stage))
+    return " + ".join(terms)
+
+
+def split_work(single: SingleDesign, slot: int, tokens: str, attention: str) -> tuple[list[str], list[str]]:
+    """FLOP of a prompt in one format: (of its attention rank, of all devices), each as terms of a sum."""
+    found = elements_of(single, slot)
+    matrices = [each for each in found if each in _ATTENTION]
+    own = [f"{tokens}*2*{bracketed(matrices)}"] if matrices else []
+    own += [attention] if attention and attention_slot(single) == slot else []
+    others = [each for each in found if each in _DENSE]
+    others += [product(hot_symbol(single), _EXPERTS)] if _EXPERTS in found else []
+    return own, [f"{tokens}*2*{bracketed(others)}"] if others else []
 
 
 def flop_of_step(single: SingleDesign) -> str:

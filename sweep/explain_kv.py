@@ -27,6 +27,8 @@ class Extent:
     """Symbol of the share that eviction keeps."""
     block: float = 1.0
     """Windows are whole blocks of so many tokens."""
+    alone: bool = False
+    """Whether it is a sequence that has nothing in common with others."""
 
 
 def evaluated_context(single: SingleDesign) -> Any:
@@ -69,7 +71,7 @@ def add_kv(sheet: Sheet, single: SingleDesign) -> None:
     sheet.add(_ALL, "kv_read", product(names.mean, read), ledger.kv_read, "B")
     stored, resident = stored_of_sequence(single, end_of(single)), "B"
     if names.resident != "B":
-        result = ledger.cache.stored(end_of(single).value)
+        result = ledger.cache.stored(end_of(single).value, single.design.workload.output_tokens)
         sheet.add(_ALL, "kv_sequence", stored, result, "B per sequence, when the output is complete")
         stored, resident = "kv_sequence", "B/DP"
     sheet.add(_ALL, "kv_stored", product(resident, stored), ledger.kv_stored, "B, when the output is complete")
@@ -197,7 +199,7 @@ def chosen_symbol(single: SingleDesign, store: Store) -> str:
 
 
 def _shared_formula(store: Store, single: SingleDesign, extent: Extent, window: str) -> str:
-    tokens, limit = f"prefix_share*{extent.tokens}", store.group.window
+    tokens, limit = "prefix_share*context", store.group.window  # what comes after the prompt is its own
     if limit is not None and float(extent.value) > float(paging.whole_blocks(limit, extent.block)):
         tokens = f"({tokens} - ({extent.tokens} - {window}))"
     return store.named(f"{tokens}{f'*{extent.keep}' if store.evicts(single) else ''}{store.stride}")
@@ -218,14 +220,30 @@ def _read(sheet: Sheet, single: SingleDesign, store: Store) -> None:
     guides = store.guides(single)
     terms = _sequence(single, store, reads, may)
     total = bracketed(terms)
-    shared = cache.shared_entries(context)
+    own_tokens = single.design.workload.output_tokens / 2
+    shared = cache.shared_entries(context, own_tokens)
     if float(cache.read_saving) > 0 and of_one(shared) > 0 and not store.restarted(context):
         formula = _shared_formula(store, single, Extent("", "C", context, "keep"), store.limit)
         sheet.add(store.section, store.named("shared#"), formula, of_one(shared), f"{unit} of them in a common prefix")
-        own = [f"entry#*{reads}/{may}" if reads != may else "entry#", *guides]
-        total = f"({' + '.join(terms)} - {bracketed(own)}*shared#*spared_read)"
-    result = cache.read(context) - store.state
+        spared = [f"{bracketed(['entry#', *guides])}*shared#"]
+        of_chosen, count = "shared#", of_one(shared)
+        if reads != may:
+            of_chosen, count = "shared_chosen#", of_one(shared) * of_one(chosen) / of_one(seen)
+            formula = store.named(f"shared#*{reads}/{may}")
+            sheet.add(store.section, store.named(of_chosen), formula, count, f"{unit} of these that a step reads")
+            spared = [f"entry#*{of_chosen}", *([f"{bracketed(guides)}*shared#"] if guides else [])]
+        spared += _recent_too(single, store, of_chosen, count, reads, of_one(chosen))
+        total = f"({' + '.join(terms)} - {bracketed(spared)}*spared_read)"
+    result = cache.read(context, own_tokens) - store.state
     sheet.add(store.section, store.named("read#"), store.named(f"{store.times}*{total}"), result, "B per sequence")
+
+
+def _recent_too(single: SingleDesign, store: Store, shared: str, count: float, held: str, of_held: float) -> list[str]:
+    """What of a common prefix is in the residual window, and so at 16 bits: a term where there is any."""
+    recent = store.recent(single)
+    if not recent or count - max(of_held - of_one(store.cache.recent), 0.0) <= 0:
+        return []
+    return [f"(full_entry# - entry#)*max({shared} - max({held} - {recent}, 0), 0)"]
 
 
 def _sequence(single: SingleDesign, store: Store, entries: str, guided: str) -> list[str]:
@@ -256,13 +274,18 @@ def _stored(sheet: Sheet, single: SingleDesign, store: Store, extent: Extent, se
         sheet.add(section, held, formula, of_one(result), f"{unit} held{'' if tag else ' at the end'}")
     terms = _sequence(single, store, held, held)
     total = bracketed(terms)
-    shared = cache.shared_entries(extent.value)
-    if float(cache.stored_saving) > 0 and of_one(shared) > 0:
+    own = extent.value - single.design.workload.context
+    shared = cache.shared_entries(extent.value, own)
+    if not extent.alone and float(cache.stored_saving) > 0 and of_one(shared) > 0:
         symbol = f"{tag}common#"
         formula = _shared_formula(store, single, extent, window)
         sheet.add(section, store.named(symbol), formula, of_one(shared), f"{unit} of them in a common prefix")
-        total = f"({' + '.join(terms)} - {bracketed(['entry#', *store.guides(single)])}*{symbol}*spared)"
-    result = cache.stored(extent.value) - store.state
+        spared = [f"{bracketed(['entry#', *store.guides(single)])}*{symbol}"]
+        entries_held = of_one(kv.entries(kv.held_tokens(extent.value, cache.groups.window),
+                                         cache.kept_fraction(extent.value), cache.groups))  # fmt: skip
+        spared += _recent_too(single, store, symbol, of_one(shared), held, entries_held)
+        total = f"({' + '.join(terms)} - {bracketed(spared)}*spared)"
+    result = (cache.alone if extent.alone else cache).stored(extent.value, own) - store.state
     sheet.add(section, store.named(f"{tag}stored#"), store.named(f"layers#*{total}"), result, "B per sequence")
 
 

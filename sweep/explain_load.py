@@ -156,17 +156,25 @@ def _yielded(rate: float) -> str:
 
 def _tokens(sheet: Sheet, single: SingleDesign, names: Names) -> None:
     load = single.step.load
-    arriving = load.arriving * prompt_tokens(single)
-    for symbol, sequences, count, ranks in (
-        ("tokens", names.active, load.active, ""),
-        ("rank_tokens", names.sequences, load.rank_sequences, "/DP"),
+    tokens = prompt_tokens(single)
+    for symbol, sequences, count, prompts in (
+        ("tokens", names.active, load.active, names.arriving),
+        ("rank_tokens", names.sequences, load.rank_sequences, rank_prompts(single)),
     ):
         if symbol in (names.tokens, names.rank_tokens):
             formula = product(sequences, names.scored)
-            formula += f" + {names.arriving}*{names.prompt}{ranks}" if names.arriving else ""
-            divisor = single.number("attention_data_parallel") if ranks else 1.0
-            unit = "tokens of a step" + (", fullest attention rank" if ranks else "")
-            sheet.add(_LOAD, symbol, formula, count * load.scored + arriving / divisor, unit)
+            formula += f" + {prompts}*{names.prompt}" if names.arriving else ""
+            unit = "tokens of a step" + (", fullest attention rank" if symbol == "rank_tokens" else "")
+            sheet.add(_LOAD, symbol, formula, count * load.scored + load.prompts_of(count) * tokens, unit)
+
+
+def rank_prompts(single: SingleDesign) -> str:
+    """Prompts that the fullest attention rank prefills meanwhile."""
+    names, load = names_of(single), single.step.load
+    if not names.arriving or names.sequences != "S":
+        return names.arriving
+    even = float(load.rank_sequences) == float(load.mean_sequences)
+    return f"{names.arriving}/DP" if even else f"{names.arriving}*S/{names.active}"
 
 
 def prompt_tokens(single: SingleDesign) -> Any:

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from kvwall.objectives import collectives, compute, parallel, prefill, tiers, weights
 from kvwall.sweep.equation import Sheet, bracketed, largest, over
 from kvwall.sweep.explain_collectives import Pass, add_sent
-from kvwall.sweep.explain_compute import FORMATS, attention_slot, dims_of, elements_of
+from kvwall.sweep.explain_compute import FORMATS, attention_slot, dims_of, elements_of, split_work
 from kvwall.sweep.explain_kv import Extent, add_stored, written_of_sequence
 from kvwall.sweep.explain_load import names_of
 from kvwall.sweep.explain_stores import Store, of_one, stores_of
 from kvwall.sweep.explain_tiers import link_times
-from kvwall.sweep.explain_weights import add_met, row_bytes
+from kvwall.sweep.explain_weights import add_met, hot_rank, hot_symbol, row_bytes
 from kvwall.sweep.reasons import PEAKS, devices_of, missing_figures, placed
 from kvwall.sweep.single import SingleDesign
 
@@ -114,19 +114,23 @@ def _seen_by_all(store: Store, tokens: str, count: float, chosen: bool) -> str:
 
 
 def _work(sheet: Sheet, single: SingleDesign, prompt: Prompt) -> None:
-    """FLOP and KV of a prompt on each device that attends to it."""
-    names, cache = names_of(single), single.step.ledger.cache
+    """FLOP of a prompt on all devices, and its KV on each that attends to it."""
+    cache, layout = single.step.ledger.cache, single.design.parallel
     found = prefill.prompt_of(single.design, cache, prompt.hit_rate)
+    attending, stage = parallel.attention_devices(layout), parallel.stage_devices(layout)
     for slot, name in enumerate(FORMATS):
         terms = _flop_terms(single, prompt, slot)
         if terms:
-            formula = over(bracketed(terms), names.attending) if names.attending else " + ".join(terms)
-            sheet.add(prompt.section, f"{prompt.tag}prompt_{name}", formula, found.flop[slot], f"FLOP in {name} bits")
+            whole = found.attending[slot] * attending + (found.dense[slot] + found.routed[slot]) * stage
+            unit = f"FLOP in {name} bits, all devices together"
+            sheet.add(prompt.section, f"{prompt.tag}prompt_{name}", " + ".join(terms), whole, unit)
     terms = [written_of_sequence(single, prompt.tokens)]
     if float(prompt.hit_rate) > 0:
         cached = prompt.hit_rate * single.design.workload.context
-        formula = add_stored(sheet, single, prompt.section, Extent("cached_", "cached", cached, "cached_keep"))
-        sheet.add(prompt.section, "cached_kv", formula, cache.stored(cached), "B of a sequence's cached KV")
+        formula = add_stored(
+            sheet, single, prompt.section, Extent("cached_", "cached", cached, "cached_keep", alone=True)
+        )
+        sheet.add(prompt.section, "cached_kv", formula, cache.alone.stored(cached, 0.0), "B of a sequence's cached KV")
         terms.append("cached_kv")
     unit = "B of KV written" + (", and read of what was cached" if len(terms) > 1 else "")
     sheet.add(prompt.section, f"{prompt.tag}prompt_kv", " + ".join(terms), found.kv_bytes, unit)
@@ -156,7 +160,8 @@ def add_first_token(sheet: Sheet, single: SingleDesign, prompt: Prompt) -> tuple
     if parked:
         reloaded = "t_prefill"
         if placed(single):
-            stored = single.step.ledger.cache.stored(prompt.hit_rate * single.design.workload.context)
+            cached_tokens = prompt.hit_rate * single.design.workload.context
+            stored = single.step.ledger.cache.alone.stored(cached_tokens, 0.0)
             reload = tiers.slowest_transfer(stored, placement, single.design.hardware)
             sheet.add(_PREFILL, "t_reload", largest(link_times(single, "cached_kv")), reload, "s")
             reloaded = _exposed(single, "t_prefill", "t_reload")
@@ -188,9 +193,8 @@ def _time(sheet: Sheet, single: SingleDesign, prompt: Prompt, symbol: str, resul
     sheet.add(section, f"{tag}prefill_bytes", " + ".join(read), moved, unit)
     longest = [f"{tag}prefill_bytes/memory_bandwidth"]
     for slot, peak in enumerate(PEAKS):
-        terms = [f"{tag}prompt_{FORMATS[slot]}"] if _flop_terms(single, prompt, slot) else []
-        terms += [over("2*HEAD", names.attending)] if "HEAD" in elements_of(single, slot) else []
-        longest += [f"{bracketed(terms)}/{peak}"] if terms else []
+        work = _work_of_device(sheet, single, prompt, slot)
+        longest += [f"{work}/{peak}"] if work else []
     if devices_of(single)[1] > 1:
         sent = collectives.sent_in_step(design, found.tokens, found.tokens, 1.0)
         of = Pass(f"{tag}prefill_", prompt.tokens, found.tokens, prompt.tokens, found.tokens, "", jnp.asarray(1.0))
@@ -198,3 +202,28 @@ def _time(sheet: Sheet, single: SingleDesign, prompt: Prompt, symbol: str, resul
         figures = ("scale_up_bandwidth", "scale_out_bandwidth")
         longest += [f"{size}/{figure}" for size, figure in zip(symbols, figures, strict=True) if size]
     sheet.add(section, symbol, largest(longest), result, "s")
+
+
+def _work_of_device(sheet: Sheet, single: SingleDesign, prompt: Prompt, slot: int) -> str:
+    """FLOP of a prompt and its first token on the busiest device in one format; empty where the format is not used.
+
+    With attention ranks only those of one attend to it, the others take part in the FFN.
+    """
+    names, tag, name, hot = names_of(single), prompt.tag, FORMATS[slot], hot_symbol(single)
+    head = ["2*HEAD"] if "HEAD" in elements_of(single, slot) else []
+    terms = _flop_terms(single, prompt, slot)
+    if not terms or (names.attending == names.stage and not hot):
+        some = [*([f"{tag}prompt_{name}"] if terms else []), *head]
+        return over(bracketed(some), names.stage) if some else ""
+    found = prefill.prompt_of(single.design, single.step.ledger.cache, prompt.hit_rate)
+    own, all_devices = split_work(single, slot, prompt.tokens, prompt.attention)
+    parts = [over(bracketed(own), names.attending)] if own else []
+    parts += [over(bracketed([*all_devices, *head]), names.stage)] if [*all_devices, *head] else []
+    ends = compute.head_flop(
+        single.design.model, single.design.precision.weight_bits, single.design.precision.activation_bits,
+        1 / parallel.stage_devices(single.design.parallel),
+    )  # fmt: skip
+    result = found.flop(1.0, 1.0, hot_rank(single))[slot] + ends[slot]
+    unit = f"FLOP in {name} bits, a device that attends to it"
+    sheet.add(prompt.section, f"{tag}prefill_{name}", " + ".join(parts), result, unit)
+    return f"{tag}prefill_{name}"

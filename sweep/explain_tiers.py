@@ -6,10 +6,11 @@ import math
 from typing import Final
 
 from kvwall.objectives import prefill
-from kvwall.sweep.equation import Sheet, largest, over
-from kvwall.sweep.explain_compute import FORMATS, attention_slot, elements_of
+from kvwall.sweep.equation import Sheet, bracketed, largest, over
+from kvwall.sweep.explain_compute import FORMATS, attention_slot, split_work
 from kvwall.sweep.explain_kv import Extent, add_stored, end_of, stored_of_sequence
 from kvwall.sweep.explain_load import names_of, placed_share
+from kvwall.sweep.explain_weights import hot_symbol
 from kvwall.sweep.reasons import PEAKS, missing_figures, null_reason, placed
 from kvwall.sweep.single import SingleDesign
 
@@ -45,11 +46,12 @@ def add_reload(sheet: Sheet, single: SingleDesign, recompute: str, attended: str
         return
     metrics, cache = single.evaluation.metrics, single.step.ledger.cache
     context = single.design.workload.context
-    if single.number("output_tokens") > 0:
-        formula = add_stored(sheet, single, RELOAD, Extent("loaded_", "context", context, "loaded_keep"))
+    if single.number("output_tokens") > 0 or float(cache.stored_saving) > 0:
+        extent = Extent("loaded_", "context", context, "loaded_keep", alone=True)
+        formula = add_stored(sheet, single, RELOAD, extent)
     else:
         formula = stored_of_sequence(single, end_of(single))
-    sheet.add(RELOAD, "sequence_kv", formula, cache.stored(context), "B of a sequence of `context` tokens")
+    sheet.add(RELOAD, "sequence_kv", formula, cache.alone.stored(context, 0.0), "B of a sequence of `context` tokens")
     tiers = link_times(single, "sequence_kv")
     formula = over(largest(tiers), placed_share(single)) if tiers else f"sequence_kv/{link_bandwidth(single, 'host')}"
     sheet.add(RELOAD, "reload_time", formula, metrics["reload_time"], "s")
@@ -64,8 +66,12 @@ def _break_even_context(sheet: Sheet, single: SingleDesign, attended: str) -> No
     linear, quadratic = prefill.compute_parts(single.design, single.step.ledger.cache)
     each = []
     for slot, name in enumerate(FORMATS):
-        if any(element != "HEAD" for element in elements_of(single, slot)):
-            each.append(over(f"context*gemm_{name}", names.attending, PEAKS[slot]))
+        own, all_devices = split_work(single, slot, "context", "")
+        if own or all_devices:
+            even = names.attending == names.stage and not hot_symbol(single)
+            parts = [over(part[0], by) for part, by in ((own, names.attending), (all_devices, names.stage)) if part]
+            work = over(f"context*gemm_{name}", names.stage) if even else bracketed(parts)
+            each.append(over(work, PEAKS[slot]))
     sheet.add(RELOAD, "t_matrices", largest(each), linear, "s, grows with the tokens")
     if attended:
         formula = over(attended, names.attending, PEAKS[attention_slot(single)])

@@ -10,6 +10,7 @@ from kvwall.sweep.explain_collectives import BETWEEN, add_messages, add_sent, ad
 from kvwall.sweep.explain_compute import awaited_flop
 from kvwall.sweep.explain_load import Names, at_least_one, awaited, names_of, placed_share
 from kvwall.sweep.explain_tiers import link_times
+from kvwall.sweep.explain_weights import add_busiest_experts
 from kvwall.sweep.reasons import PEAKS, devices_of, missing_figures
 from kvwall.sweep.single import SingleDesign
 
@@ -105,10 +106,16 @@ def _hbm(sheet: Sheet, single: SingleDesign, names: Names) -> None:
         beside = beside * load.uneven * _on_die(single)
         kv = "kv_busiest"
         sheet.add(_TIME, kv, product("kv_in_hbm", *most), beside, "B, in the time of the part that has most")
-        moved = f"(weights_read + {kv})"
+    more, size = add_busiest_experts(sheet, single, _TIME)
+    weights = " + ".join(["weights_read", *([more] if more else [])])
+    if more and not most:
+        moved = f"(hbm_bytes + {more})"
+    elif most:
+        moved = f"({weights} + {kv})"
     if names.micro:
-        formula = awaited(single, f"(layers_read + {kv})", "ends_read")
-        result = _waited(single, ledger.layers_read, ledger.ends_read, beside)
+        layers = weights.replace("weights_read", "layers_read")
+        formula = awaited(single, f"({layers} + {kv})", "ends_read")
+        result = _waited(single, ledger.layers_read + size, ledger.ends_read, beside)
         sheet.add(_TIME, "hbm_awaited", formula, result, "B that a step waits for")
         moved = "hbm_awaited"
     sheet.add(_TIME, "t_hbm", f"{moved}/memory_bandwidth", single.step.times.hbm, "s")

@@ -55,12 +55,18 @@ def add_crossover(sheet: Sheet, single: SingleDesign) -> None:
     names, load = names_of(single), single.step.load
     per_sequence = f"weights_read/{names.mean}" if "/" not in names.mean else f"weights_read*DP/{names.active}"
     sheet.add(WALL, "weights_per_sequence", per_sequence, ledger.weights_read / load.mean_sequences, "B")
+    if not all(_straight(single, store, found) for store in stores_of(single)):
+        sheet.notes.append(
+            "crossover_context: where read per sequence is weights_per_sequence; no straight piece there"
+        )
+        return
     pieces = [_piece(single, store, found) for store in stores_of(single)]
     constants = [constant for constant, _ in pieces if constant]
     slopes = [slope for _, slope in pieces if slope]
     states = [store.named("state#") for store in stores_of(single) if store.group.state_bytes]
     context = jnp.asarray(found)
-    read, growth = jax.jvp(ledger.cache.read, (context,), (jnp.ones_like(context),))
+    own = single.design.workload.output_tokens / 2
+    read, growth = jax.jvp(lambda tokens: ledger.cache.read(tokens, own), (context,), (jnp.ones_like(context),))
     fixed = [*([_divided(single, constants)] if constants else []), *states]
     if fixed:
         unit = "B per sequence, KV that does not grow there"
@@ -68,6 +74,29 @@ def add_crossover(sheet: Sheet, single: SingleDesign) -> None:
     sheet.add(WALL, "growth", _divided(single, slopes), growth, "B per sequence and further token")
     formula = "(weights_per_sequence - fixed)/growth" if fixed else "weights_per_sequence/growth"
     sheet.add(WALL, "crossover_context", formula, found, "tokens")
+
+
+def _straight(single: SingleDesign, store: Store, context: float) -> bool:
+    """Whether what a store reads is a straight line around a context: not all of a common prefix is."""
+    if not store.holds_entries or not _shares(single, store, context):
+        return True
+    pinned = single.number("sink_tokens") + single.number("recent_tokens")
+    top_k, chosen = store.group.top_k, of_one(store.cache.read_entries(jnp.asarray(context))[0])
+    capped = top_k is not None and chosen >= top_k
+    thinned = store.evicts(single) and pinned > 0
+    output = single.number("output_tokens") > 0
+    own = jnp.asarray(single.number("output_tokens") / 2)
+    shared = of_one(store.cache.shared_entries(jnp.asarray(context), own))
+    seen = of_one(store.cache.read_entries(jnp.asarray(context))[1])
+    in_recent = shared * chosen / seen > max(chosen - of_one(store.cache.recent), 0.0)
+    return not (output and (capped or thinned)) and not (store.recent(single) and in_recent)
+
+
+def _shares(single: SingleDesign, store: Store, context: float) -> bool:
+    """Whether some of a common prefix is read once there."""
+    own = jnp.asarray(single.number("output_tokens") / 2)
+    shared = of_one(store.cache.shared_entries(jnp.asarray(context), own))
+    return float(store.cache.read_saving) > 0 and shared > 0 and not store.restarted(context)
 
 
 def _divided(single: SingleDesign, terms: list[str]) -> str:
@@ -116,19 +145,21 @@ def _piece(single: SingleDesign, store: Store, context: float) -> tuple[str, str
 
 def _spared(single: SingleDesign, store: Store, context: float, rho: str, capped: bool) -> tuple[str, str]:
     """What prefix-aware attention spares of a common prefix around a context: (fixed bytes, bytes per token)."""
-    cache = store.cache
-    shared = of_one(cache.shared_entries(jnp.asarray(context)))
-    if float(cache.read_saving) == 0 or shared == 0 or store.restarted(context):
+    if not _shares(single, store, context):
         return "", ""
-    guides = store.guides(single)
+    guides, output = store.guides(single), single.number("output_tokens") > 0
     constant, slope = _seen_piece(single, store, context)
+    before = "prefix_share*output_tokens/2"  # the output's part of the context has no common prefix
     if store.limit and context >= float(store.group.window or 0):  # the window leaves the prefix behind
         own = bracketed([product("entry#", rho), *guides])
-        return f"{own}*{store.limit}{store.stride}*spared_read", f"{own}*(prefix_share - 1){store.stride}*spared_read"
+        held = f"({store.limit} - {before})" if output else store.limit
+        return f"{own}*{held}{store.stride}*spared_read", f"{own}*(prefix_share - 1){store.stride}*spared_read"
     per_entry = [product("entry#", rho), *guides] if not capped else guides
     grown = [f"{bracketed(per_entry)}*prefix_share*{part}*spared_read" if part and per_entry else ""
              for part in (constant, slope)]  # fmt: skip
     fixed = [grown[0], "entry#*prefix_share*top_k#*spared_read"] if capped else [grown[0]]
+    if output and per_entry:
+        fixed = [f"(-{bracketed(per_entry)}*{before}*{slope}*spared_read)"]
     return " - ".join(part for part in fixed if part), grown[1]
 
 

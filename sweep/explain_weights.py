@@ -7,8 +7,8 @@ from typing import Any, Final
 from kvwall.objectives import parallel, weights
 from kvwall.objectives.memory import stored_weights
 from kvwall.spaces.axes import NATIVE
-from kvwall.sweep.equation import Sheet, bracketed, over
-from kvwall.sweep.explain_load import Names, names_of, prompt_tokens, worst_stage
+from kvwall.sweep.equation import Sheet, bracketed, largest, over
+from kvwall.sweep.explain_load import Names, names_of, worst_stage
 from kvwall.sweep.explain_stores import stores_of
 from kvwall.sweep.single import SingleDesign
 
@@ -47,8 +47,7 @@ def add_weights(sheet: Sheet, single: SingleDesign) -> None:
     if float(model.head.elements) > 0:
         head = weights.head_bytes(model, asked, parallel.stage_devices(layout))
         sheet.add(_WEIGHTS, "head", over("HEAD*bits_HEAD/8", names.stage), head, "B, LM head")
-    tokens = load.active * load.scored + load.arriving * prompt_tokens(single)
-    layers = ["dense", *add_met(sheet, single, _WEIGHTS, "", names.pass_tokens, tokens / load.micro)]
+    layers = ["dense", *add_met(sheet, single, _WEIGHTS, "", names.pass_tokens, load.tokens / load.micro)]
     if hot_symbol(single):
         unit = "tokens of the busiest expert rank over the mean"
         sheet.add(_WEIGHTS, "hot", "min(1 + sqrt(2*ln(EP)*skew*EP/E), EP)", hot_rank(single), unit)
@@ -83,15 +82,30 @@ def add_met(sheet: Sheet, single: SingleDesign, section: str, tag: str, tokens: 
     distinct, each = weights.distinct_experts(experts, count, skew), f"{tag}distinct"
     unit = "experts of a layer that the tokens of a pass meet, expected"
     sheet.add(section, each, _distinct(single, tokens, float(count)), distinct, unit)
-    read = weights.experts_read(experts, count, skew, ranks)
-    if single.number("expert_parallel") > 1:
-        formula = f"min(max({each}/EP, ceil(k/EP)), ceil(E/EP))"
-        each = f"{tag}met"
-        sheet.add(section, each, formula, read, "of them on the rank that has most")
-    formula = over(f"moe_layers*{each}*EXPERT*bits_EXPERT/8", names.expert_split)
-    size = weights.expert_bytes(experts, asked, read, parallel.expert_tensor(layout))
+    of_rank = f"{each}/EP" if single.number("expert_parallel") > 1 else each
+    formula = over(f"moe_layers*{of_rank}*EXPERT*bits_EXPERT/8", names.expert_split)
+    size = weights.expert_bytes(experts, asked, distinct / ranks, parallel.expert_tensor(layout))
     sheet.add(section, f"{tag}experts_read", formula, size, "B, routed experts")
     return [f"{tag}experts_read"]
+
+
+def add_busiest_experts(sheet: Sheet, single: SingleDesign, section: str) -> tuple[str, Any]:
+    """What the busiest expert rank reads more than the mean in a step: its factor and bytes; "" where ranks are alike.
+
+    A rank reads whole experts, and no more than it has.
+    """
+    design, load, names = single.design, single.step.load, names_of(single)
+    experts, skew, tokens = design.model.experts, design.workload.expert_skew, load.tokens / load.micro
+    bits, layout = design.precision.weight_bits, design.parallel
+    more = weights.experts_of_busiest(design.model, bits, tokens, skew, layout)
+    if float(more) == 0:
+        return "", more
+    met = weights.experts_read(experts, tokens, skew, layout.expert)
+    formula = "min(max(distinct/EP, ceil(k/EP)), ceil(E/EP))"
+    sheet.add(section, "met", formula, met, "of a layer's experts, read by the busiest rank: whole ones")
+    formula = over("moe_layers*(met - distinct/EP)*EXPERT*bits_EXPERT/8", names.expert_split)
+    sheet.add(section, "experts_more", formula, more, "B that it reads more than the mean")
+    return ("M*experts_more" if names.micro else "experts_more"), load.micro * more
 
 
 def _distinct(single: SingleDesign, tokens: str, count: float) -> str:
@@ -174,13 +188,12 @@ def _stored(sheet: Sheet, single: SingleDesign, names: Names) -> None:
     stored = stored_layers(single)
     if stored != "dense":
         sheet.add(_WEIGHTS, stored, " + ".join(layers), layers_stored, "B, all stages together")
-    either = [f"max({head[0]}, {table[0]})"] if head and table else [*head, *table]
-    draft = [f"{stored}/decoder_layers"] if drafted else []
-    ends = [*either, *draft]
-    if ends:
+    last = [*head, *([f"{stored}/decoder_layers"] if drafted else [])]
+    ends = [" + ".join(last)] if last else []
+    if ends or table:
         unit = "B, what goes with an end of the model"
-        sheet.add(_WEIGHTS, "ends_stored", " + ".join(ends), ends_stored, unit)
-    formula = worst_stage(single, stored, "ends_stored" if ends else "")
+        sheet.add(_WEIGHTS, "ends_stored", largest([*ends, *table]), ends_stored, unit)
+    formula = worst_stage(single, stored, "ends_stored" if ends or table else "")
     sheet.add(_WEIGHTS, "weights_stored", formula, single.step.memory.weights, "B, the stage that has most")
 
 
