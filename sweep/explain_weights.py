@@ -13,6 +13,8 @@ from kvwall.sweep.explain_stores import stores_of
 from kvwall.sweep.single import SingleDesign
 
 _WEIGHTS: Final = "Weights (one device)"
+_ROUNDING: Final = 1e-9
+"""Of an expert: less is no difference between ranks."""
 _CLASSES: Final = {"query_output": "QO", "key_value": "PKV", "ffn": "FFN", "router": "ROUTER", "head": "HEAD"}
 
 
@@ -98,9 +100,10 @@ def add_busiest_experts(sheet: Sheet, single: SingleDesign, section: str) -> tup
     experts, skew, tokens = design.model.experts, design.workload.expert_skew, load.tokens / load.micro
     bits, layout = design.precision.weight_bits, design.parallel
     more = weights.experts_of_busiest(design.model, bits, tokens, skew, layout)
-    if float(more) == 0:
-        return "", more
     met = weights.experts_read(experts, tokens, skew, layout.expert)
+    one = weights.expert_bytes(experts, bits, 1.0, parallel.expert_tensor(layout))
+    if float(more) <= _ROUNDING * float(one):
+        return "", more
     formula = "min(max(distinct/EP, ceil(k/EP)), ceil(E/EP))"
     sheet.add(section, "met", formula, met, "of a layer's experts, read by the busiest rank: whole ones")
     formula = over("moe_layers*(met - distinct/EP)*EXPERT*bits_EXPERT/8", names.expert_split)

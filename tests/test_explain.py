@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from kvwall.spaces.models.load import loadable_model_names
+from kvwall.spaces.models.load import load_model, loadable_model_names
 from kvwall.sweep.cli import run
 from kvwall.sweep.equation import FUNCTIONS, Explanation, Sheet
 from kvwall.sweep.explain import declare_axes, explain
@@ -21,6 +21,7 @@ DESIGN = ("--model", LLAMA, "--hardware", "h100-sxm", "--tensor-parallel", "8", 
 CALCULATOR = {
     "min": min, "max": max, "ceil": math.ceil, "floor": math.floor, "sqrt": math.sqrt, "ln": math.log, "exp": math.exp,
 }  # fmt: skip
+ENGINES = ("vllm", "vllm-0.20", "vllm-0.7", "sglang", "trtllm", "llamacpp")
 ASSUMED = {
     "host_link_bandwidth": "64 GB/s", "cxl_link_bandwidth": "30 GB/s", "nvme_link_bandwidth": "12 GB/s",
     "remote_link_bandwidth": "25 GB/s", "scale_out_bandwidth": "50 GB/s", "host_capacity": "256 GB",
@@ -89,9 +90,9 @@ LAYOUTS = (
     "google/gemma-3-27b-it", "openai/gpt-oss-120b", "Qwen/Qwen3-Next-80B-A3B-Instruct",
     "nvidia/Nemotron-H-56B-Base-8K", "mistralai/Mamba-Codestral-7B-v0.1",
 )  # fmt: skip
-EVERY_MODEL = [
+OF_EVERY_TYPE = [
     *((name, {"context": (3000, 30_000)[number % 3 > 0]}, number % 2 > 0)
-      for number, name in enumerate(loadable_model_names())),
+      for number, name in enumerate({load_model(name).model_type: name for name in loadable_model_names()}.values())),
     *((name, {"context": 30_000, "tensor_parallel": 8}, True) for name in LAYOUTS),
 ]  # fmt: skip
 COMBINED = [
@@ -125,8 +126,8 @@ def check_arithmetic(found: Explanation) -> None:
     assert symbols >= {"kv_read", "kv_stored", "kv_written", "weights_read", "hbm_bytes", "step", "memory_margin"}
 
 
-@pytest.mark.parametrize(("model", "axes", "remedied"), EVERY_MODEL)
-def test_arithmetic_of_every_model_gives_its_result(model, axes, remedied):
+@pytest.mark.parametrize(("model", "axes", "remedied"), OF_EVERY_TYPE)
+def test_arithmetic_of_every_type_of_model_gives_its_result(model, axes, remedied):
     """Plain designs and designs with every remedy, at contexts on both sides of windows and top-k."""
     check_arithmetic(explained(model, **axes, **(REMEDIES if remedied else {})))
 
@@ -136,6 +137,19 @@ def test_arithmetic_of_combined_axes_gives_its_result(model, axes):
     found = explained(model, **axes)
     check_arithmetic(found)
     assert {"M", "time_to_first_token"} <= {equation.symbol for equation in found.equations}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_arithmetic_of_an_engine_s_memory_gives_its_result(engine):
+    """The pool as each engine means its fraction, in blocks, with and without recurrent states and stages."""
+    model, axes = ((LLAMA, {"tensor_parallel": 8}), ("Qwen/Qwen3-Next-80B-A3B-Instruct", {"pipeline_parallel": 5}))[
+        ENGINES.index(engine) % 2
+    ]
+    found = explained(model, engine=engine, **axes)
+    check_arithmetic(found)
+    sources = {each.symbol: each.source for each in found.inputs}
+    assert sources["utilisation"].endswith("neutral: the engine's own")
+    assert sources["memory_seen"].startswith(f"engine {engine}")
 
 
 def of_one_axis() -> dict[str, dict[str, object]]:
@@ -242,7 +256,9 @@ def test_layouts_read_as_their_papers_say():
     assert not {"distinct", "chosen", "seen", "state", "keep", "tier_bytes", "scale_up_bytes", "fixed"} & set(dense)
     spread = lines_of("deepseek-ai/DeepSeek-V3.2", tensor_parallel=8, pipeline_parallel=2, expert_parallel=8, batch=64)
     assert spread["distinct"] == "E*(1 - (1 - k/E)**(B/M))"
-    assert spread["met"] == "min(max(distinct/EP, ceil(k/EP)), ceil(E/EP))"
+    few = lines_of("openai/gpt-oss-120b", tensor_parallel=8, expert_parallel=8)
+    assert few["met"] == "min(max(distinct/EP, ceil(k/EP)), ceil(E/EP))"
+    assert few["t_hbm"] == "(hbm_bytes + experts_more)/memory_bandwidth"
     assert spread["layers_read"] == "M*(dense + experts_read)"
     assert spread["visit"] == "1 - (1 - 1/EP)**k"
     assert "split" not in spread
