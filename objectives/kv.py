@@ -112,7 +112,9 @@ class Cache:
     """Per group and entry, what tells which entries to read: a sparse index, and page metadata of read sparsity."""
     residual_window: Tokens
     retention: Ratio
+    sinks: Tokens
     pinned: Tokens
+    """Sinks and recent tokens."""
     read_fraction: Ratio
     prefix_share: Ratio
     stored_saving: Ratio
@@ -134,8 +136,10 @@ class Cache:
 
     def shared_entries(self, context: Tokens, own: Tokens) -> Count:
         """Per group, held entries that belong to a common prefix; the last `own` tokens are of no prompt."""
-        tokens = prefix.shared_tokens(context, own, self.prefix_share, self.groups.window)
-        return entries(tokens, self.kept_fraction(context), self.groups)
+        groups = self.groups
+        tokens = prefix.shared_tokens(context, own, self.prefix_share, groups.window)
+        kept = prefix.kept_of_prefix(tokens, context, self.retention, self.sinks, self.pinned - self.sinks)
+        return jnp.where(groups.evictable, kept, tokens) / groups.stride
 
     def spared(self, shared: Count, held: Count) -> Bytes:
         """Per group, bytes of `shared` entries, the oldest of `held`: those of the residual window are at 16 bits."""
@@ -176,7 +180,8 @@ class Cache:
         chosen, seen = self.read_entries(context)
         bytes_read = sequence_bytes(chosen, self.entry, self.full_entry, self.recent) + self.guide * seen
         shared = jnp.where(restarted(context, groups), 0.0, self.shared_entries(context, own))
-        of_chosen = shared * chosen / jnp.where(seen > 0, seen, 1.0)
+        read = sparse_read.fraction_read(self.read_fraction, groups)
+        of_chosen = jnp.minimum(shared * read, groups.top_k * self.prefix_share)  # top-k picks from all alike
         spared = self.spared(of_chosen, chosen) + self.guide * (shared - of_chosen)
         bytes_read = bytes_read - spared * self.read_saving
         each = jnp.sum(groups.layers * groups.readers * bytes_read, axis=0)
@@ -216,6 +221,7 @@ def cache_of(design: Design, resident: Count, active: Count) -> Cache:
         guide=index_bytes(groups) + metadata,
         residual_window=form.residual_window,
         retention=design.eviction.retention,
+        sinks=design.eviction.sink_tokens,
         pinned=design.eviction.sink_tokens + design.eviction.recent_tokens,
         read_fraction=read_fraction,
         prefix_share=prefixes.share,

@@ -23,8 +23,9 @@ from kvwall.objectives import (
     wall,
 )
 from kvwall.objectives.compute import ffn_format_bits, uses_4_bit, uses_16_bit
+from kvwall.objectives.known import surely
 from kvwall.objectives.step import Step
-from kvwall.spaces.design import Design
+from kvwall.spaces.design import NO_LIMIT, Design
 from kvwall.spaces.units import (
     Bytes,
     BytesPerSecond,
@@ -107,15 +108,27 @@ def kv_pool_bytes(design: Design, step: Step) -> Bytes:
 
 
 def kv_pool_blocks(design: Design, step: Step) -> Count:
-    """Blocks of the KV pool."""
-    return pool.pool_blocks(step.memory.pool, engine_memory.layout_of(design))
+    """Blocks of the KV pool: the engine's own; with the ideal engine its tokens by the block."""
+    if surely(design.engine.starts_up, 0.0):
+        return jnp.floor(_ideal_tokens(design, step) / engine_memory.paging_of(design).block_size)
+    of_engine = pool.pool_blocks(step.memory.pool, engine_memory.layout_of(design))
+    block = engine_memory.paging_of(design).block_size
+    return jnp.where(engine_memory.starts_up(design), of_engine, jnp.floor(_ideal_tokens(design, step) / block))
 
 
 def kv_pool_tokens(design: Design, step: Step) -> Tokens:
-    """Tokens of the KV pool, as the engine counts them."""
-    longest = engine_memory.startup_of(design).max_model_length
-    blocks = kv_pool_blocks(design, step)
-    return pool.pool_tokens(design.engine, blocks, engine_memory.layout_of(design), longest)
+    """Tokens of the KV pool as the engine counts them; with the ideal engine those of its longest requests."""
+    if surely(design.engine.starts_up, 0.0):
+        return _ideal_tokens(design, step)
+    layout, longest = engine_memory.layout_of(design), engine_memory.startup_of(design).max_model_length
+    of_engine = pool.pool_tokens(design.engine, kv_pool_blocks(design, step), layout, longest)
+    return jnp.where(engine_memory.starts_up(design), of_engine, _ideal_tokens(design, step))
+
+
+def _ideal_tokens(design: Design, step: Step) -> Tokens:
+    requests = step.memory.pool_requests
+    tokens = jnp.floor(requests * engine_memory.startup_of(design).max_model_length)
+    return jnp.where(requests >= NO_LIMIT, jnp.inf, tokens)
 
 
 def max_concurrency(design: Design, step: Step) -> Count:
@@ -152,7 +165,8 @@ def break_even_context(design: Design, step: Step) -> Tokens:
 
 def arithmetic_intensity(design: Design, step: Step) -> FlopPerByte:
     """FLOP per byte of the step, bytes of all tiers."""
-    return step.ledger.flop / (step.ledger.hbm_bytes + step.ledger.tier_read)
+    over_links = tiers.placed_fraction(design.placement) * step.ledger.spread
+    return step.ledger.flop / (step.ledger.hbm_bytes + over_links)
 
 
 def ridge_point(design: Design, step: Step) -> FlopPerByte:
@@ -171,11 +185,10 @@ def gemm_peak(design: Design) -> FlopPerSecond:
 def energy_per_token(design: Design, step: Step) -> Joules:
     """Energy of traffic and arithmetic per output token, without idle power."""
     chip, ledger = design.hardware, step.ledger
-    streamed = jnp.where(design.placement.parked, 0.0, ledger.kv_read)
     placed = tiers.placed_tiers(design.placement, chip)
     per_device = energy.step_energy(
         (ledger.hbm_bytes, chip.memory_energy.value),
-        *((fraction * streamed, tier.energy.value) for fraction, tier in placed),
+        *((fraction * ledger.spread, tier.energy.value) for fraction, tier in placed),
         (ledger.flop, chip.flop_energy.value),
     )
     return per_device * parallel.stage_devices(design.parallel) / tokens_per_step(design, step)
@@ -229,7 +242,8 @@ def bound_by(design: Design, step: Step) -> Code:
 
 def regime(design: Design, step: Step) -> Code:
     """The regime of the step."""
-    return wall.regime(bound_by(design, step), step.ledger.weights_read, step.ledger.kv_in_hbm)
+    of_fullest = step.ledger.kv_in_hbm * step.load.uneven
+    return wall.regime(bound_by(design, step), step.ledger.weights_read, of_fullest)
 
 
 def design_status(design: Design, step: Step) -> Code:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from kvwall.objectives import collectives, compute, parallel, tiers, time, weights
 from kvwall.objectives.compute import ByFormat
+from kvwall.objectives.known import surely
 from kvwall.objectives.kv import Cache
 from kvwall.spaces.design import Design, Groups
 from kvwall.spaces.units import Bytes, BytesPerSecond, Count, Ratio, Seconds, Tokens
@@ -25,8 +26,17 @@ class Prompt:
     """FLOP of every device of a stage: the other matrices but the experts'."""
     routed: ByFormat
     """FLOP of every device of a stage: experts, where they are met evenly."""
-    kv_bytes: Bytes
-    """Written, and read of what was cached."""
+    written: Bytes
+    """KV of the tokens not found cached."""
+    cached: Bytes
+    """KV of those found."""
+    in_hbm: Ratio
+    """Share of what was cached that is read in device memory; the rest comes over the links of tiers."""
+
+    @property
+    def kv_bytes(self) -> Bytes:
+        """KV that moves in device memory."""
+        return self.written + self.in_hbm * self.cached
 
     def flop(self, of_rank: Count, of_replica: Count, hot: Ratio) -> ByFormat:
         """FLOP of a device for so many prompts of its attention rank and of the replica; `hot`: load of its experts."""
@@ -73,8 +83,9 @@ def prompt_of(design: Design, cache: Cache, hit_rate: Ratio) -> Prompt:
     cached = hit_rate * context
     tokens = context - cached
     of_rank, of_stage = tokens / parallel.attention_devices(layout), tokens / parallel.stage_devices(layout)
-    (chosen, seen), (chosen_before, seen_before) = (pairs(cache.groups, end) for end in (context, cached))
-    attention = compute.prefill_attention_flop(cache.groups, chosen - chosen_before, seen - seen_before)
+    attended = [pairs(cache.groups, end) for end in ((context,) if surely(hit_rate, 0.0) else (context, cached))]
+    chosen, seen = (found[0] - sum(found[1:]) for found in zip(*attended, strict=True))
+    attention = compute.prefill_attention_flop(cache.groups, chosen, seen)
     operand = compute.attention_operand_bits(design.kv_format.key_bits, design.kv_format.value_bits)
 
     def matrices(attending: Count, dense: Count, routed: Count) -> ByFormat:
@@ -89,7 +100,9 @@ def prompt_of(design: Design, cache: Cache, hit_rate: Ratio) -> Prompt:
         ),
         dense=matrices(0.0, of_stage, 0.0),
         routed=matrices(0.0, 0.0, of_stage),
-        kv_bytes=cache.written(tokens) + jnp.where(cached > 0, cache.alone.stored(cached, 0.0), 0.0),
+        written=cache.written(tokens),
+        cached=jnp.where(cached > 0, cache.alone.stored(cached, 0.0), 0.0),
+        in_hbm=1 - tiers.streamed_fraction(design.placement),
     )
 
 
@@ -114,16 +127,19 @@ def prefill_time(design: Design, cache: Cache, hit_rate: Ratio) -> Seconds:
 
 
 def time_to_first_token(design: Design, cache: Cache) -> Seconds:
-    """Seconds to the first token; cached tokens that are parked in tiers are reloaded, or all computed again if faster.
+    """Seconds to the first token; cached tokens that lie in tiers are loaded, or all computed again if that is faster.
 
-    The reload is hidden behind prefill as far as links overlap.
+    Loading is hidden behind prefill as far as links overlap.
     """
     hit_rate, placement = design.prefix.hit_rate, design.placement
     found = prefill_time(design, cache, hit_rate)
+    if surely(hit_rate, 0.0):
+        return found
     cached = cache.alone.stored(hit_rate * design.workload.context, 0.0)
-    reload = tiers.slowest_transfer(cached, placement, design.hardware)
-    reloaded = tiers.exposed(found, reload, placement.link_overlap)
-    return jnp.where(placement.parked, jnp.minimum(reloaded, prefill_time(design, cache, 0.0)), found)
+    load = tiers.slowest_transfer(cached, placement, design.hardware)
+    loaded = tiers.exposed(found, load, placement.link_overlap)
+    away = jnp.logical_and(tiers.placed_fraction(placement) > 0, hit_rate > 0)
+    return jnp.where(away, jnp.minimum(loaded, prefill_time(design, cache, 0.0)), found)
 
 
 def compute_parts(design: Design, cache: Cache) -> tuple[Seconds, Seconds]:

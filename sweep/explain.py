@@ -9,8 +9,8 @@ import jax
 from kvwall.objectives import paging
 from kvwall.objectives.register import LABELS
 from kvwall.spaces.axes import AXES
-from kvwall.spaces.columns import WRITE_OFF_SECONDS
 from kvwall.spaces.figures import FIGURES, Figure
+from kvwall.spaces.record_columns import WRITE_OFF_SECONDS
 from kvwall.sweep.equation import Explanation, Sheet, product
 from kvwall.sweep.explain_compute import add_arithmetic, add_attention, add_gemm, flop_of_step
 from kvwall.sweep.explain_kv import add_keep, add_kv, end_of, evaluated_context
@@ -20,7 +20,7 @@ from kvwall.sweep.explain_prefill import add_first_token, add_prompt
 from kvwall.sweep.explain_quality import add_quality
 from kvwall.sweep.explain_stores import declare_stores
 from kvwall.sweep.explain_tiers import add_reload
-from kvwall.sweep.explain_time import add_times, add_traffic, streamed_share
+from kvwall.sweep.explain_time import add_times, add_traffic, links_used, spread_symbol
 from kvwall.sweep.explain_wall import WALL, add_crossover, add_distances
 from kvwall.sweep.explain_weights import add_weights, declare_weights
 from kvwall.sweep.reasons import missing_figures, not_computed_reason, placed
@@ -136,7 +136,7 @@ def _tokens(sheet: Sheet, single: SingleDesign) -> None:
 
 def _wall(sheet: Sheet, single: SingleDesign) -> None:
     add_distances(sheet, single)
-    moved = "(hbm_bytes + tier_bytes)" if streamed_share(single) else "hbm_bytes"
+    moved = "(hbm_bytes + tier_bytes)" if links_used(single) else "hbm_bytes"
     intensity = single.evaluation.metrics["arithmetic_intensity"]
     sheet.add(WALL, "arithmetic_intensity", f"{flop_of_step(single)}/{moved}", intensity, "FLOP/B")
 
@@ -156,9 +156,9 @@ def _cost(sheet: Sheet, single: SingleDesign) -> None:
     sheet.notes += [note for note in dict.fromkeys([*no_energy, *no_cost]) if note not in sheet.notes]
     if not no_energy:
         links = ""
-        if streamed_share(single):
+        if links_used(single):
             energies = {tier: "link_energy" if tier == "host" else f"{tier}_energy" for tier in placed(single)}
-            links = "".join(f" + {tier}*kv_read*{energy}" for tier, energy in energies.items())
+            links = "".join(f" + {tier}*{spread_symbol(single)}*{energy}" for tier, energy in energies.items())
         device = f"(hbm_bytes*memory_energy{links} + {flop_of_step(single)}*flop_energy)"
         tokens = product(names.active, names.yielded)
         formula = f"{product(device, names.stage)}/{f'({tokens})' if '*' in tokens else tokens}"

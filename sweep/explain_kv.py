@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
-from kvwall.objectives import kv, paging, prefix, sparse_read
+from kvwall.objectives import kv, paging, sparse_read
 from kvwall.sweep.equation import Sheet, bracketed, over, product
-from kvwall.sweep.explain_load import Names, at_least_one, names_of
-from kvwall.sweep.explain_stores import Store, entries_and_states, of_one, stores_of
+from kvwall.sweep.explain_load import names_of
+from kvwall.sweep.explain_prefix import add_savings, common_entries
+from kvwall.sweep.explain_stores import Extent, Store, entries_and_states, of_one, stores_of
 from kvwall.sweep.single import SingleDesign
 
 _ALL: Final = "KV of all layers (one device)"
 _FORMAT: Final = "KV format"
-_PREFIX: Final = "Common prefixes"
-
-
-@dataclass(frozen=True)
-class Extent:
-    """A number of tokens for which KV is stored: what its symbols start with, its symbol and its number."""
-
-    tag: str
-    tokens: str
-    value: Any
-    keep: str
-    """Symbol of the share that eviction keeps."""
-    block: float = 1.0
-    """Windows are whole blocks of so many tokens."""
-    alone: bool = False
-    """Whether it is a sequence that has nothing in common with others."""
 
 
 def evaluated_context(single: SingleDesign) -> Any:
@@ -56,7 +40,7 @@ def add_kv(sheet: Sheet, single: SingleDesign) -> None:
     for symbol, axis, field in (("bits_K", "key_bits", "key_dim"), ("bits_V", "value_bits", "value_dim")):
         if any(getattr(store.group, field) for store in stores):
             _stored_bits(sheet, single, symbol, axis)
-    _savings(sheet, single, names)
+    add_savings(sheet, single, names)
     for store in stores:
         if store.holds_entries:
             _entry_bytes(sheet, single, store)
@@ -122,21 +106,6 @@ def _stored_bits(sheet: Sheet, single: SingleDesign, symbol: str, axis: str) -> 
     sheet.add(_FORMAT, symbol, formula, kv.stored_bits(getattr(form, axis), form), "bit")
 
 
-def _savings(sheet: Sheet, single: SingleDesign, names: Names) -> None:
-    """What a sequence is spared of a common prefix."""
-    if single.number("prefix_share") == 0 or single.number("prefix_group") == 1:
-        return
-    cache, group, load = single.step.ledger.cache, single.design.prefix.group, single.step.load
-    for symbol, saved, sequences, count, unit in (
-        ("spared", cache.stored_saving, names.resident, load.resident, "stores"),
-        ("spared_read", cache.read_saving, names.sequences, load.rank_sequences, "reads, attention being prefix-aware"),
-    ):
-        if float(saved) > 0:
-            copies = f"min(prefix_group, {at_least_one(sequences, count)})"
-            unit = f"of a common prefix that a sequence no longer {unit}: one copy for a group"
-            sheet.add(_PREFIX, symbol, f"1 - 1/{copies}", prefix.saving(prefix.copies(group, count)), unit)
-
-
 def _entry_bytes(sheet: Sheet, single: SingleDesign, store: Store) -> None:
     """Bytes of one entry in one layer, and of what is read to choose entries."""
     cache, group = store.cache, store.group
@@ -198,13 +167,6 @@ def chosen_symbol(single: SingleDesign, store: Store) -> str:
     return store.named("chosen#") if fewer else seen_symbol(single, store)
 
 
-def _shared_formula(store: Store, single: SingleDesign, extent: Extent, window: str) -> str:
-    tokens, limit = "prefix_share*context", store.group.window  # what comes after the prompt is its own
-    if limit is not None and float(extent.value) > float(paging.whole_blocks(limit, extent.block)):
-        tokens = f"({tokens} - ({extent.tokens} - {window}))"
-    return store.named(f"{tokens}{f'*{extent.keep}' if store.evicts(single) else ''}{store.stride}")
-
-
 def _read(sheet: Sheet, single: SingleDesign, store: Store) -> None:
     """Entries that a step may read (seen) and that it reads (chosen), and their bytes."""
     context, cache = evaluated_context(single), store.cache
@@ -223,13 +185,17 @@ def _read(sheet: Sheet, single: SingleDesign, store: Store) -> None:
     own_tokens = single.design.workload.output_tokens / 2
     shared = cache.shared_entries(context, own_tokens)
     if float(cache.read_saving) > 0 and of_one(shared) > 0 and not store.restarted(context):
-        formula = _shared_formula(store, single, Extent("", "C", context, "keep"), store.limit)
+        formula = common_entries(single, store, Extent("", "C", context, "keep"), store.limit)
         sheet.add(store.section, store.named("shared#"), formula, of_one(shared), f"{unit} of them in a common prefix")
         spared = [f"{bracketed(['entry#', *guides])}*shared#"]
         of_chosen, count = "shared#", of_one(shared)
         if reads != may:
-            of_chosen, count = "shared_chosen#", of_one(shared) * of_one(chosen) / of_one(seen)
-            formula = store.named(f"shared#*{reads}/{may}")
+            of_chosen, rho = "shared_chosen#", single.number("read_fraction") if store.skips(single) else 1.0
+            limit = cache.groups.top_k * single.design.prefix.share
+            count = min(of_one(shared) * rho, of_one(limit))
+            formula = product("read_fraction" if rho < 1 else "", "shared#")
+            formula = f"min({formula}, prefix_share*top_k#)" if store.group.top_k is not None else formula
+            formula = store.named(formula)
             sheet.add(store.section, store.named(of_chosen), formula, count, f"{unit} of these that a step reads")
             spared = [f"entry#*{of_chosen}", *([f"{bracketed(guides)}*shared#"] if guides else [])]
         spared += _recent_too(single, store, of_chosen, count, reads, of_one(chosen))
@@ -278,7 +244,7 @@ def _stored(sheet: Sheet, single: SingleDesign, store: Store, extent: Extent, se
     shared = cache.shared_entries(extent.value, own)
     if not extent.alone and float(cache.stored_saving) > 0 and of_one(shared) > 0:
         symbol = f"{tag}common#"
-        formula = _shared_formula(store, single, extent, window)
+        formula = common_entries(single, store, extent, window)
         sheet.add(section, store.named(symbol), formula, of_one(shared), f"{unit} of them in a common prefix")
         spared = [f"{bracketed(['entry#', *store.guides(single)])}*{symbol}"]
         entries_held = of_one(kv.entries(kv.held_tokens(extent.value, cache.groups.window),

@@ -8,8 +8,9 @@ from kvwall.objectives import engine_memory, paging, startup
 from kvwall.spaces.engines import load_engine
 from kvwall.sweep.boundaries import MIDDLE, HeldPlace, held_places
 from kvwall.sweep.equation import Sheet, over, product
-from kvwall.sweep.explain_kv import Extent, add_stored, end_of, stored_of_sequence
+from kvwall.sweep.explain_kv import add_stored, end_of, stored_of_sequence
 from kvwall.sweep.explain_load import Names, names_of, parked_share, placed_share
+from kvwall.sweep.explain_stores import Extent
 from kvwall.sweep.explain_weights import stored_layers
 from kvwall.sweep.single import SingleDesign
 

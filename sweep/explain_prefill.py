@@ -11,9 +11,9 @@ from kvwall.objectives import collectives, compute, parallel, prefill, tiers, we
 from kvwall.sweep.equation import Sheet, bracketed, largest, over
 from kvwall.sweep.explain_collectives import Pass, add_sent
 from kvwall.sweep.explain_compute import FORMATS, attention_slot, dims_of, elements_of, split_work
-from kvwall.sweep.explain_kv import Extent, add_stored, written_of_sequence
-from kvwall.sweep.explain_load import names_of
-from kvwall.sweep.explain_stores import Store, of_one, stores_of
+from kvwall.sweep.explain_kv import add_stored, written_of_sequence
+from kvwall.sweep.explain_load import names_of, placed_share
+from kvwall.sweep.explain_stores import Extent, Store, of_one, stores_of
 from kvwall.sweep.explain_tiers import link_times
 from kvwall.sweep.explain_weights import add_met, hot_rank, hot_symbol, row_bytes
 from kvwall.sweep.reasons import PEAKS, devices_of, missing_figures, placed
@@ -131,8 +131,9 @@ def _work(sheet: Sheet, single: SingleDesign, prompt: Prompt) -> None:
             sheet, single, prompt.section, Extent("cached_", "cached", cached, "cached_keep", alone=True)
         )
         sheet.add(prompt.section, "cached_kv", formula, cache.alone.stored(cached, 0.0), "B of a sequence's cached KV")
-        terms.append("cached_kv")
-    unit = "B of KV written" + (", and read of what was cached" if len(terms) > 1 else "")
+        streamed = placed_share(single) if single.inputs["access"] == "streamed" else ""
+        terms.append(f"(1 - {streamed})*cached_kv" if streamed else "cached_kv")
+    unit = "B of KV written" + (", and read in device memory of what was cached" if len(terms) > 1 else "")
     sheet.add(prompt.section, f"{prompt.tag}prompt_kv", " + ".join(terms), found.kv_bytes, unit)
 
 
@@ -148,8 +149,8 @@ def add_first_token(sheet: Sheet, single: SingleDesign, prompt: Prompt) -> tuple
         return "", prompt
     metric, placement = single.evaluation.metrics["time_to_first_token"], single.design.placement
     cached = float(prompt.hit_rate) > 0
-    parked = cached and single.inputs["access"] == "parked"
-    symbol = "t_prefill" if parked else "time_to_first_token"
+    away = cached and bool(placed(single))
+    symbol = "t_prefill" if away else "time_to_first_token"
     found = prefill.prefill_time(single.design, single.step.ledger.cache, prompt.hit_rate)
     _time(sheet, single, prompt, symbol, found)
     if not cached:
@@ -157,15 +158,13 @@ def add_first_token(sheet: Sheet, single: SingleDesign, prompt: Prompt) -> tuple
     anew = add_prompt_anew(sheet, single)
     nothing = prefill.prefill_time(single.design, single.step.ledger.cache, anew.hit_rate)
     _time(sheet, single, anew, "t_anew", nothing)
-    if parked:
-        reloaded = "t_prefill"
-        if placed(single):
-            cached_tokens = prompt.hit_rate * single.design.workload.context
-            stored = single.step.ledger.cache.alone.stored(cached_tokens, 0.0)
-            reload = tiers.slowest_transfer(stored, placement, single.design.hardware)
-            sheet.add(_PREFILL, "t_reload", largest(link_times(single, "cached_kv")), reload, "s")
-            reloaded = _exposed(single, "t_prefill", "t_reload")
-        sheet.add(_PREFILL, "time_to_first_token", f"min({reloaded}, t_anew)", metric, "s")
+    if away:
+        cached_tokens = prompt.hit_rate * single.design.workload.context
+        stored = single.step.ledger.cache.alone.stored(cached_tokens, 0.0)
+        load = tiers.slowest_transfer(stored, placement, single.design.hardware)
+        sheet.add(_PREFILL, "t_load", largest(link_times(single, "cached_kv")), load, "s")
+        formula = f"min({_exposed(single, 't_prefill', 't_load')}, t_anew)"
+        sheet.add(_PREFILL, "time_to_first_token", formula, metric, "s, whichever is faster")
     return "t_anew", anew
 
 

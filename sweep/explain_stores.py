@@ -122,6 +122,21 @@ class Store:
         return f"residual_window{self.stride}" if differs and single.number("residual_window") > 0 else ""
 
 
+@dataclass(frozen=True)
+class Extent:
+    """A number of tokens for which KV is stored: what its symbols start with, its symbol and its number."""
+
+    tag: str
+    tokens: str
+    value: Any
+    keep: str
+    """Symbol of the share that eviction keeps."""
+    block: float = 1.0
+    """Windows are whole blocks of so many tokens."""
+    alone: bool = False
+    """Whether it is a sequence that has nothing in common with others."""
+
+
 def stores_of(single: SingleDesign) -> list[Store]:
     """The kinds of layers of a design's model, each with its slice of the cache."""
     groups, cache = single.model.groups, single.step.ledger.cache

@@ -8,8 +8,9 @@ from typing import Final
 from kvwall.objectives import prefill
 from kvwall.sweep.equation import Sheet, bracketed, largest, over
 from kvwall.sweep.explain_compute import FORMATS, attention_slot, split_work
-from kvwall.sweep.explain_kv import Extent, add_stored, end_of, stored_of_sequence
+from kvwall.sweep.explain_kv import add_stored, end_of, stored_of_sequence
 from kvwall.sweep.explain_load import names_of, placed_share
+from kvwall.sweep.explain_stores import Extent
 from kvwall.sweep.explain_weights import hot_symbol
 from kvwall.sweep.reasons import PEAKS, missing_figures, null_reason, placed
 from kvwall.sweep.single import SingleDesign

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kvwall.objectives import dies, parallel
-from kvwall.sweep.equation import Sheet, largest, over, product
+from kvwall.objectives import dies, parallel, tiers
+from kvwall.objectives.step import experts_of_busiest, spread_over_tiers
+from kvwall.sweep.equation import Sheet, bracketed, largest, over, product
 from kvwall.sweep.explain_collectives import BETWEEN, add_messages, add_sent, add_shares, step_pass
-from kvwall.sweep.explain_compute import awaited_flop
-from kvwall.sweep.explain_load import Names, at_least_one, awaited, names_of, placed_share
+from kvwall.sweep.explain_compute import awaited_flop, prompt_of_step
+from kvwall.sweep.explain_load import Names, at_least_one, awaited, names_of, placed_share, rank_prompts
 from kvwall.sweep.explain_tiers import link_times
 from kvwall.sweep.explain_weights import add_busiest_experts
 from kvwall.sweep.reasons import PEAKS, devices_of, missing_figures
@@ -31,8 +32,13 @@ def add_traffic(sheet: Sheet, single: SingleDesign) -> tuple[str, str]:
         terms = ["kv_in_hbm"]
     together = "B, all stages together" if names.micro else "B"
     sheet.add(_TRAFFIC, "hbm_bytes", " + ".join(["weights_read", *terms]), ledger.hbm_bytes, together)
-    if streamed:
-        sheet.add(_TRAFFIC, "tier_bytes", f"{streamed}*kv_read", ledger.tier_read, together)
+    if links_used(single):
+        spread = _spread(single, names, "kv_read", names.arriving)
+        if spread != "kv_read":
+            unit = "B of KV of which each tier moves its fraction"
+            sheet.add(_TRAFFIC, "spread", spread, ledger.spread, unit)
+        moved = tiers.placed_fraction(single.design.placement) * ledger.spread
+        sheet.add(_TRAFFIC, "tier_bytes", f"{placed_share(single)}*{spread_symbol(single)}", moved, together)
     if devices_of(single)[1] == 1:
         return "", ""
     add_shares(sheet, single)
@@ -44,6 +50,27 @@ def add_traffic(sheet: Sheet, single: SingleDesign) -> tuple[str, str]:
 def streamed_share(single: SingleDesign) -> str:
     """The share of the KV that a step reads over links, as a factor; empty where none is."""
     return placed_share(single) if single.inputs["access"] == "streamed" else ""
+
+
+def links_used(single: SingleDesign) -> bool:
+    """Whether a step moves KV over the links of tiers: streamed reads, or cached parts of arriving prompts."""
+    loads = bool(names_of(single).arriving) and single.number("prefix_hit_rate") > 0
+    return bool(placed_share(single)) and (loads or single.inputs["access"] == "streamed")
+
+
+def spread_symbol(single: SingleDesign) -> str:
+    """The symbol of the KV of which each tier moves its fraction."""
+    loads = names_of(single).arriving and single.number("prefix_hit_rate") > 0
+    return "spread" if loads else "kv_read"
+
+
+def _spread(single: SingleDesign, names: Names, kv_read: str, prompts: str) -> str:
+    """KV that lies in tiers by their fractions and moves in a step, of an attention rank with so many prompts."""
+    terms = [kv_read] if streamed_share(single) else []
+    if names.arriving and single.number("prefix_hit_rate") > 0:
+        mean = prompts == names.arriving and single.number("attention_data_parallel") > 1
+        terms.append(f"{prompts}{'/DP' if mean else ''}*cached_kv")
+    return " + ".join(terms)
 
 
 def _uneven(single: SingleDesign, names: Names) -> str:
@@ -87,7 +114,7 @@ def add_times(sheet: Sheet, single: SingleDesign, attended: str, sent: tuple[str
     if links:
         sheet.add(_TIME, "t_scale_up", largest(links), times.scale_up, "s")
         longest.append("t_scale_up")
-    if streamed_share(single):
+    if links_used(single):
         _tier_link(sheet, single, names)
     _step(sheet, single, longest)
     _tokens(sheet, single, names)
@@ -106,16 +133,17 @@ def _hbm(sheet: Sheet, single: SingleDesign, names: Names) -> None:
         beside = beside * load.uneven * _on_die(single)
         kv = "kv_busiest"
         sheet.add(_TIME, kv, product("kv_in_hbm", *most), beside, "B, in the time of the part that has most")
-    more, size = add_busiest_experts(sheet, single, _TIME)
-    weights = " + ".join(["weights_read", *([more] if more else [])])
+    of_layers, of_drafts = add_busiest_experts(sheet, single, _TIME)
+    more = [term for term in (of_layers, of_drafts) if term]
     if more and not most:
-        moved = f"(hbm_bytes + {more})"
+        moved = bracketed(["hbm_bytes", *more])
     elif most:
-        moved = f"({weights} + {kv})"
+        moved = bracketed(["weights_read", *more, kv])
     if names.micro:
-        layers = weights.replace("weights_read", "layers_read")
-        formula = awaited(single, f"({layers} + {kv})", "ends_read")
-        result = _waited(single, ledger.layers_read + size, ledger.ends_read, beside)
+        layers, ends = ["layers_read", *([of_layers] if of_layers else []), kv], ["ends_read", of_drafts]
+        formula = awaited(single, bracketed(layers), " + ".join(term for term in ends if term))
+        size, size_of_drafts = experts_of_busiest(single.design, load)
+        result = _waited(single, ledger.layers_read + size, ledger.ends_read + size_of_drafts, beside)
         sheet.add(_TIME, "hbm_awaited", formula, result, "B that a step waits for")
         moved = "hbm_awaited"
     sheet.add(_TIME, "t_hbm", f"{moved}/memory_bandwidth", single.step.times.hbm, "s")
@@ -123,10 +151,15 @@ def _hbm(sheet: Sheet, single: SingleDesign, names: Names) -> None:
 
 def _tier_link(sheet: Sheet, single: SingleDesign, names: Names) -> None:
     """The slowest link of the tiers."""
-    kv_read = product("kv_read", _uneven(single, names))
-    moved = awaited(single, kv_read)
-    if moved != "kv_read":
-        result = _waited(single, 0.0, 0.0, single.step.ledger.kv_read * single.step.load.uneven)
+    design, step = single.design, single.step
+    moved = _spread(single, names, product("kv_read", _uneven(single, names)), rank_prompts(single))
+    if names.micro:
+        moved = awaited(single, f"({moved})" if " + " in moved else moved)
+    if moved not in {"kv_read", "spread"}:
+        prompt = prompt_of_step(single)
+        spread = spread_over_tiers(design, step.load, prompt, step.ledger.kv_read * step.load.uneven,
+                                   step.load.rank_sequences)  # fmt: skip
+        result = _waited(single, 0.0, 0.0, spread)
         sheet.add(_TIME, "kv_awaited", moved, result, "B of KV that a step waits for, all tiers")
         moved = "kv_awaited"
     sheet.add(_TIME, "t_tier_link", largest(link_times(single, moved)), single.step.times.tier_link, "s")
@@ -139,7 +172,7 @@ def _whole(formula: str) -> str:
 
 def _step(sheet: Sheet, single: SingleDesign, longest: list[str]) -> None:
     formula = largest(longest)
-    if streamed_share(single):
+    if links_used(single):
         hidden = single.number("link_overlap")
         formula = largest([*longest, "t_tier_link" if hidden == 1 else "overlap*t_tier_link"])
         formula += "" if hidden == 1 else " + (1 - overlap)*t_tier_link"

@@ -80,16 +80,13 @@ def _straight(single: SingleDesign, store: Store, context: float) -> bool:
     """Whether what a store reads is a straight line around a context: not all of a common prefix is."""
     if not store.holds_entries or not _shares(single, store, context):
         return True
-    pinned = single.number("sink_tokens") + single.number("recent_tokens")
-    top_k, chosen = store.group.top_k, of_one(store.cache.read_entries(jnp.asarray(context))[0])
-    capped = top_k is not None and chosen >= top_k
-    thinned = store.evicts(single) and pinned > 0
-    output = single.number("output_tokens") > 0
-    own = jnp.asarray(single.number("output_tokens") / 2)
-    shared = of_one(store.cache.shared_entries(jnp.asarray(context), own))
-    seen = of_one(store.cache.read_entries(jnp.asarray(context))[1])
-    in_recent = shared * chosen / seen > max(chosen - of_one(store.cache.recent), 0.0)
-    return not (output and (capped or thinned)) and not (store.recent(single) and in_recent)
+    chosen = of_one(store.cache.read_entries(jnp.asarray(context))[0])
+    own = single.number("output_tokens") / 2
+    shared = of_one(store.cache.shared_entries(jnp.asarray(context), jnp.asarray(own)))
+    in_residual = bool(store.recent(single)) and shared > max(chosen - of_one(store.cache.recent), 0.0)
+    prefix = single.number("prefix_share") * max(context - own, 0.0)
+    among_recent = store.evicts(single) and prefix > context - single.number("recent_tokens")
+    return not in_residual and not among_recent and context > own
 
 
 def _shares(single: SingleDesign, store: Store, context: float) -> bool:
@@ -131,7 +128,7 @@ def _piece(single: SingleDesign, store: Store, context: float) -> tuple[str, str
         entry = "full_entry#"
     fixed = [f"{entry}*{constant}" if constant else "", extra, guided[0]]
     grows = [f"{entry}*{slope}" if slope else "", guided[1]]
-    spared = _spared(single, store, context, rho, capped)
+    spared = _spared(single, store, context, rho)
 
     def of_sequence(terms: list[str], saved: str) -> str:
         some = [term for term in terms if term]
@@ -143,24 +140,46 @@ def _piece(single: SingleDesign, store: Store, context: float) -> tuple[str, str
     return of_sequence(fixed, spared[0]), re.sub(r"\*1\b", "", of_sequence(grows, spared[1]))
 
 
-def _spared(single: SingleDesign, store: Store, context: float, rho: str, capped: bool) -> tuple[str, str]:
+def _spared(single: SingleDesign, store: Store, context: float, rho: str) -> tuple[str, str]:
     """What prefix-aware attention spares of a common prefix around a context: (fixed bytes, bytes per token)."""
     if not _shares(single, store, context):
         return "", ""
-    guides, output = store.guides(single), single.number("output_tokens") > 0
-    constant, slope = _seen_piece(single, store, context)
-    before = "prefix_share*output_tokens/2"  # the output's part of the context has no common prefix
+    guide = bracketed(store.guides(single) or [""])
+    own = jnp.asarray(single.number("output_tokens") / 2)
+    shared = of_one(store.cache.shared_entries(jnp.asarray(context), own))
+    constant, slope = _shared_piece(single, store, context)
+    top_k = store.group.top_k
+    share = single.number("read_fraction") if rho else 1.0
+    if top_k is not None and shared * share >= top_k * single.number("prefix_share"):
+        fixed = ["entry#*prefix_share*top_k#", f"{guide}*{constant}" if guide and constant else ""]
+        return _times_spared([term for term in fixed if term]), _times_spared([f"{guide}*{slope}"] if guide else [])
+    per_entry = bracketed([product("entry#", rho), *([guide] if guide else [])])
+    return (
+        _times_spared([f"{per_entry}*{constant}"] if constant else []),
+        _times_spared([f"{per_entry}*{slope}"]),
+    )
+
+
+def _times_spared(terms: list[str]) -> str:
+    return f"{bracketed(terms)}*spared_read" if terms else ""
+
+
+def _shared_piece(single: SingleDesign, store: Store, context: float) -> tuple[str, str]:
+    """Entries of a common prefix around a context: (their constant part, entries per token).
+
+    The last output_tokens/2 of the context are of no prompt.
+    """
+    own = "prefix_share*output_tokens/2" if single.number("output_tokens") > 0 else ""
     if store.limit and context >= float(store.group.window or 0):  # the window leaves the prefix behind
-        own = bracketed([product("entry#", rho), *guides])
-        held = f"({store.limit} - {before})" if output else store.limit
-        return f"{own}*{held}{store.stride}*spared_read", f"{own}*(prefix_share - 1){store.stride}*spared_read"
-    per_entry = [product("entry#", rho), *guides] if not capped else guides
-    grown = [f"{bracketed(per_entry)}*prefix_share*{part}*spared_read" if part and per_entry else ""
-             for part in (constant, slope)]  # fmt: skip
-    fixed = [grown[0], "entry#*prefix_share*top_k#*spared_read"] if capped else [grown[0]]
-    if output and per_entry:
-        fixed = [f"(-{bracketed(per_entry)}*{before}*{slope}*spared_read)"]
-    return " - ".join(part for part in fixed if part), grown[1]
+        held = f"({store.limit} - {own})" if own else store.limit
+        return f"{held}{store.stride}", f"(prefix_share - 1){store.stride}"
+    sinks = single.number("sink_tokens")
+    prefix = single.number("prefix_share") * (context - single.number("output_tokens") / 2)
+    if store.evicts(single) and prefix > sinks:
+        terms = "(1 - r)*sinks" if sinks else ""
+        constant = f"({terms or 0} - r*{own})" if own else terms
+        return f"{constant}{store.stride}" if constant else "", f"r*prefix_share{store.stride}"
+    return f"(-{own}){store.stride}" if own else "", f"prefix_share{store.stride}"
 
 
 def _seen_piece(single: SingleDesign, store: Store, context: float) -> tuple[str, str]:

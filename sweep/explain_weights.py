@@ -7,7 +7,7 @@ from typing import Any, Final
 from kvwall.objectives import parallel, weights
 from kvwall.objectives.memory import stored_weights
 from kvwall.spaces.axes import NATIVE
-from kvwall.sweep.equation import Sheet, bracketed, largest, over
+from kvwall.sweep.equation import Sheet, bracketed, largest, over, product
 from kvwall.sweep.explain_load import Names, names_of, worst_stage
 from kvwall.sweep.explain_stores import stores_of
 from kvwall.sweep.single import SingleDesign
@@ -91,24 +91,39 @@ def add_met(sheet: Sheet, single: SingleDesign, section: str, tag: str, tokens: 
     return [f"{tag}experts_read"]
 
 
-def add_busiest_experts(sheet: Sheet, single: SingleDesign, section: str) -> tuple[str, Any]:
-    """What the busiest expert rank reads more than the mean in a step: its factor and bytes; "" where ranks are alike.
+def add_busiest_experts(sheet: Sheet, single: SingleDesign, section: str) -> tuple[str, str]:
+    """What the busiest expert rank reads more than the mean in a step, as terms: (of the layers, of drafts).
 
-    A rank reads whole experts, and no more than it has.
+    Empty where ranks are alike. A rank reads whole experts, and no more than it has.
     """
-    design, load, names = single.design, single.step.load, names_of(single)
-    experts, skew, tokens = design.model.experts, design.workload.expert_skew, load.tokens / load.micro
+    load, micro = single.step.load, "M" if names_of(single).micro else ""
+    layers = _add_more(sheet, single, section, "", load.tokens / load.micro)
+    drafts = _add_more(sheet, single, section, "draft_", load.active / load.micro) if draft_tokens(single) else ""
+    return (
+        product(micro, layers) if layers else "",
+        product(micro, "drafts", f"{drafts}/decoder_layers") if drafts else "",
+    )
+
+
+def draft_tokens(single: SingleDesign) -> float:
+    """Tokens drafted for each step."""
+    return single.number("draft_tokens")
+
+
+def _add_more(sheet: Sheet, single: SingleDesign, section: str, tag: str, tokens: Any) -> str:
+    design, names = single.design, names_of(single)
+    experts, skew = design.model.experts, design.workload.expert_skew
     bits, layout = design.precision.weight_bits, design.parallel
     more = weights.experts_of_busiest(design.model, bits, tokens, skew, layout)
     met = weights.experts_read(experts, tokens, skew, layout.expert)
     one = weights.expert_bytes(experts, bits, 1.0, parallel.expert_tensor(layout))
     if float(more) <= _ROUNDING * float(one):
-        return "", more
-    formula = "min(max(distinct/EP, ceil(k/EP)), ceil(E/EP))"
-    sheet.add(section, "met", formula, met, "of a layer's experts, read by the busiest rank: whole ones")
-    formula = over("moe_layers*(met - distinct/EP)*EXPERT*bits_EXPERT/8", names.expert_split)
-    sheet.add(section, "experts_more", formula, more, "B that it reads more than the mean")
-    return ("M*experts_more" if names.micro else "experts_more"), load.micro * more
+        return ""
+    formula = f"min(max({tag}distinct/EP, ceil(k/EP)), ceil(E/EP))"
+    sheet.add(section, f"{tag}met", formula, met, "of a layer's experts, read by the busiest rank: whole ones")
+    formula = over(f"moe_layers*({tag}met - {tag}distinct/EP)*EXPERT*bits_EXPERT/8", names.expert_split)
+    sheet.add(section, f"{tag}experts_more", formula, more, "B that it reads more than the mean")
+    return f"{tag}experts_more"
 
 
 def _distinct(single: SingleDesign, tokens: str, count: float) -> str:
