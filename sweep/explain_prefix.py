@@ -39,7 +39,8 @@ def common_entries(single: SingleDesign, store: Store, extent: Extent, window: s
         tokens = f"(prefix - ({extent.tokens} - {window}))"
     else:
         tokens = "prefix"
-    return store.named(f"{tokens}{store.stride}")
+    bracket = " + " in tokens and store.stride
+    return store.named(f"({tokens}){store.stride}" if bracket else f"{tokens}{store.stride}")
 
 
 def _kept_of_prefix(single: SingleDesign, extent: Extent) -> str:
@@ -48,5 +49,5 @@ def _kept_of_prefix(single: SingleDesign, extent: Extent) -> str:
     shared = single.number("prefix_share") * single.number("context")
     if shared > float(extent.value) - recent:
         between = f"min(max(prefix - sinks, 0), max({extent.tokens} - sinks - recent, 0))"
-        return f"(min(prefix, sinks) + r*{between} + max(prefix - max({extent.tokens} - recent, sinks), 0))"
-    return "(min(prefix, sinks) + r*max(prefix - sinks, 0))" if sinks else "r*prefix"
+        return f"min(prefix, sinks) + r*{between} + max(prefix - max({extent.tokens} - recent, sinks), 0)"
+    return "min(prefix, sinks) + r*max(prefix - sinks, 0)" if sinks else "r*prefix"

@@ -167,7 +167,7 @@ def _tier_link(sheet: Sheet, single: SingleDesign, names: Names) -> None:
 
 def _whole(formula: str) -> str:
     """A formula as a numerator."""
-    return formula if formula.isidentifier() or formula.startswith("max(") else f"({formula})"
+    return f"({formula})" if " + " in formula and not formula.startswith("max(") else formula
 
 
 def _step(sheet: Sheet, single: SingleDesign, longest: list[str]) -> None:

@@ -56,9 +56,7 @@ def add_crossover(sheet: Sheet, single: SingleDesign) -> None:
     per_sequence = f"weights_read/{names.mean}" if "/" not in names.mean else f"weights_read*DP/{names.active}"
     sheet.add(WALL, "weights_per_sequence", per_sequence, ledger.weights_read / load.mean_sequences, "B")
     if not all(_straight(single, store, found) for store in stores_of(single)):
-        sheet.notes.append(
-            "crossover_context: where read per sequence is weights_per_sequence; no straight piece there"
-        )
+        sheet.notes.append("crossover_context: where a sequence reads weights_per_sequence, on no straight piece")
         return
     pieces = [_piece(single, store, found) for store in stores_of(single)]
     constants = [constant for constant, _ in pieces if constant]
@@ -83,7 +81,10 @@ def _straight(single: SingleDesign, store: Store, context: float) -> bool:
     chosen = of_one(store.cache.read_entries(jnp.asarray(context))[0])
     own = single.number("output_tokens") / 2
     shared = of_one(store.cache.shared_entries(jnp.asarray(context), jnp.asarray(own)))
-    in_residual = bool(store.recent(single)) and shared > max(chosen - of_one(store.cache.recent), 0.0)
+    of_chosen = shared * (single.number("read_fraction") if store.skips(single) else 1.0)
+    if store.group.top_k is not None:
+        of_chosen = min(of_chosen, store.group.top_k * single.number("prefix_share"))
+    in_residual = bool(store.recent(single)) and of_chosen > max(chosen - of_one(store.cache.recent), 0.0)
     prefix = single.number("prefix_share") * max(context - own, 0.0)
     among_recent = store.evicts(single) and prefix > context - single.number("recent_tokens")
     return not in_residual and not among_recent and context > own
