@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from kvwall.objectives.register import LABELS, Evaluation, evaluate
-from kvwall.spaces.axes import NATIVE, Value
+from kvwall.spaces.axes import AXES, Value
 from kvwall.spaces.columns import Columns, load_catalogue
 from kvwall.spaces.figures import Figure
 from kvwall.spaces.hardware import Hardware
 from kvwall.spaces.models.layers import Experts, LayerGroup, Model
 from kvwall.spaces.space import make_space
 from tests.designs import POINTS, Designs
-from tests.oracle import IGNORED, MATRICES, NEUTRAL, Routed, Step, Store, oracle
-
-Answer = Mapping[str, float | str | None]
+from tests.oracle import IGNORED, WORDS, Answer, Given, Memory, Routed, Step, Store, given, oracle
+from tests.oracle_given import MATRICES, TIERS
+from tests.oracle_kv import read_by_step
 
 SEARCHED = ("max_batch", "max_context")
 METRICS = (
@@ -62,11 +62,13 @@ def model_of(model: Model) -> dict[str, Any]:
 def hardware_of(chip: Hardware, price_basis: Value) -> dict[str, float | None]:
     """A catalogue chip in the oracle's words."""
     names = ("memory_capacity", "memory_bandwidth", "bf16_flops", "fp8_flops", "int8_ops", "fp4_flops",
-             "scale_up_bandwidth", "scale_up_domain", "host_link_bandwidth", "memory_energy", "link_energy",
-             "flop_energy")  # fmt: skip
+             "scale_up_bandwidth", "scale_up_domain", "scale_out_bandwidth", "memory_energy", "link_energy",
+             "cxl_energy", "nvme_energy", "remote_energy", "flop_energy")  # fmt: skip
+    tiers = (f"{tier}_{figure}" for tier in TIERS for figure in ("link_bandwidth", "link_devices", "capacity"))
     price: Figure | None = getattr(chip, f"{price_basis}_price")
     life = 4 * 365.25 * 24 * 3600 if price_basis == "list" else 3600
-    figures = {name: getattr(chip, name) for name in names}
+    figures = {name: getattr(chip, name) for name in (*names, *tiers)}
+    figures["memory_domains"] = chip.memory_domains or chip.compute_dies
     found = {name: None if figure is None else float(figure.value) for name, figure in figures.items()}
     return found | {"price": None if price is None else price.value / life}
 
@@ -75,7 +77,7 @@ def hardware_of(chip: Hardware, price_basis: Value) -> dict[str, float | None]:
 class Case:
     """One design as the oracle sees it, and its answer."""
 
-    step: Step
+    given: Given
     answer: Answer
 
 
@@ -84,11 +86,10 @@ def case(designs: Designs, index: int) -> Case:
     axes = designs.axes(index)
     model = next(one for one in designs.catalogue.models if one.name == axes["model"])
     chip = next(one for one in designs.catalogue.hardware if one.name == axes["hardware"])
-    axes["weight_bits"] = None if axes["weight_bits"] == NATIVE else axes["weight_bits"]
+    axes |= {name: meant for name, meant in WORDS.items() if axes[name] == AXES[name].word}
     known = {name: value for name, value in axes.items() if name not in IGNORED}
     words = model_of(model), hardware_of(chip, axes["price_basis"])
-    answer = oracle(*words, known)
-    return Case(Step(*words, NEUTRAL | known), answer)
+    return Case(given(*words, known), oracle(*words, known))
 
 
 @pytest.fixture(scope="module")

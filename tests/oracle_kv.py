@@ -1,0 +1,189 @@
+"""The oracle's KV cache: bytes of one sequence on the worst device of a column of stages, all tiers together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from tests.oracle_given import Given, Store
+
+
+def heads_held(given: Given, store: Store) -> int:
+    """KV heads of a store on the worst device: whole heads, never less than one."""
+    return -(-store.kv_heads // given.tensor)
+
+
+def kept(given: Given, context: float) -> float:
+    """Tokens left of `context` after eviction."""
+    always = given.axis("sink_tokens") + given.axis("recent_tokens")
+    if context <= always:
+        return context
+    return always + given.axis("retention") * (context - always)
+
+
+# Bytes of entries
+
+
+def quantized_bits(given: Given, bits: float) -> float:
+    """Bits of one quantized element with its share of scale, zero point and sparse outliers; none at 16 bits."""
+    if bits >= 16:
+        return bits
+    group = given.axis("kv_group_size")
+    scales = (given.axis("scale_bits") + given.axis("zero_bits")) / group if group > 0 else 0.0
+    return bits + scales + 32 * given.axis("outlier_fraction")
+
+
+def elements(given: Given, store: Store) -> tuple[tuple[float, int], ...]:
+    """Payload bits and number, per entry and device, of keys and of values."""
+    heads = heads_held(given, store)
+    return (given.axis("key_bits"), heads * store.key_dim), (given.axis("value_bits"), heads * store.value_dim)
+
+
+def entries_bytes(given: Given, store: Store, entries: float) -> float:
+    """Bytes of so many entries of one store, the most recent of them plain."""
+    plain = min(given.axis("residual_window") / store.stride, entries)
+    bits = 16.0 * store.rope_dim * entries
+    for payload, count in elements(given, store):
+        bits += count * (plain * max(16.0, payload) + (entries - plain) * quantized_bits(given, payload))
+    return bits / 8
+
+
+def old_entry_bytes(given: Given, store: Store) -> float:
+    """Bytes of one quantized entry."""
+    bits = 16.0 * store.rope_dim
+    return (bits + sum(count * quantized_bits(given, payload) for payload, count in elements(given, store))) / 8
+
+
+def beside_bytes(given: Given, store: Store) -> float:
+    """Bytes kept beside an entry to choose by: its sparse index, its part of a page's least and largest key."""
+    index = 2.0 * store.index_dim
+    if given.axis("read_fraction") >= 1 or not store.evictable:
+        return index
+    return index + 2 * 2 * store.key_dim * heads_held(given, store) / given.axis("block_size")
+
+
+# Numbers of entries
+
+
+def entries_held(given: Given, store: Store, context: float) -> float:
+    """Entries that a store holds."""
+    if store.evictable:
+        return kept(given, context) / store.stride
+    return (context if store.window is None else min(context, store.window)) / store.stride
+
+
+def restarted(store: Store, context: float) -> bool:
+    """Whether a chunk has been full and has begun again."""
+    return store.chunked and store.window is not None and context > store.window
+
+
+def entries_seen(given: Given, store: Store, context: float) -> float:
+    """Entries a step may attend to: a chunk that has restarted is half full on average."""
+    if restarted(store, context) and store.window is not None:
+        return (store.window + 1) / 2 / store.stride
+    return entries_held(given, store, context)
+
+
+def entries_read(given: Given, store: Store, context: float) -> float:
+    """Entries a step reads."""
+    chosen = entries_seen(given, store, context)
+    if store.evictable:
+        chosen *= given.axis("read_fraction")
+    return chosen if store.top_k is None else min(chosen, store.top_k)
+
+
+def entries_shared(given: Given, store: Store, context: float) -> float:
+    """Of the entries held, those of the common prefix."""
+    if context <= 0:
+        return 0.0
+    prefix = given.axis("prefix_share") * context
+    if store.evictable:
+        return prefix / context * kept(given, context) / store.stride
+    gone = 0.0 if store.window is None else max(context - store.window, 0.0)
+    return max(prefix - gone, 0.0) / store.stride
+
+
+# Bytes of a sequence
+
+
+def draft_layers(given: Given, passes: float) -> float:
+    """What one more layer, met `passes` times, adds to what all layers hold."""
+    return 1 + passes / given.layers
+
+
+def states(given: Given) -> float:
+    """Bytes of a sequence's recurrent states."""
+    return sum(store.layers * store.state_bytes for store in given.stores) / given.tensor
+
+
+def stored(given: Given, tokens: float, copies: float, stores: tuple[Store, ...] | None = None) -> float:
+    """Bytes a sequence of so many tokens stores, where `copies` sequences have one copy of their prefix."""
+    total = 0.0
+    for store in given.stores if stores is None else stores:
+        held, shared = entries_held(given, store, tokens), entries_shared(given, store, tokens)
+        beside = beside_bytes(given, store)
+        whole = entries_bytes(given, store, held) + beside * held
+        saved = shared * (old_entry_bytes(given, store) + beside) * (1 - 1 / copies)
+        total += store.layers * (whole - saved)
+    return total / given.splits * draft_layers(given, min(given.drafted, 1)) + states(given)
+
+
+def reserved(given: Given, tokens: float, copies: float) -> float:
+    """Bytes set apart for a sequence of so many tokens: whole pages, or the longest length at once."""
+    if given.axes["reservation"] == "contiguous":
+        return stored(given, longest(given, tokens), copies)
+    page = given.axis("block_size")
+
+    def paged(length: float) -> float:
+        return math.ceil(length / page) * page
+
+    rounded = tuple(
+        store if store.window is None else replace(store, window=paged(store.window)) for store in given.stores
+    )
+    return stored(given, paged(tokens), copies, rounded)
+
+
+def longest(given: Given, tokens: float) -> float:
+    """The longest sequence that is served; as long as needed where none is stated."""
+    return given.axis("max_model_length") or tokens
+
+
+def read(given: Given, context: float, copies: float) -> float:
+    """Bytes a step reads of one sequence of `context` tokens; every reader reads, `copies` share what they have."""
+    total = 0.0
+    for store in given.stores:
+        seen, chosen = entries_seen(given, store, context), entries_read(given, store, context)
+        shared = 0.0 if restarted(store, context) else entries_shared(given, store, context)
+        beside = beside_bytes(given, store)
+        whole = entries_bytes(given, store, chosen) + beside * seen
+        common = chosen * shared / seen if seen > 0 else 0.0
+        saved = (common * old_entry_bytes(given, store) + beside * shared) * (1 - 1 / copies)
+        total += store.layers * store.readers * (whole - saved)
+    return total / given.splits * draft_layers(given, given.drafted) + states(given)
+
+
+def written(given: Given, tokens: float) -> float:
+    """Bytes that so many new tokens of a sequence write, its states once."""
+    total = 0.0
+    for store in given.stores:
+        entry = 16.0 * (store.rope_dim + store.index_dim)
+        for payload, count in elements(given, store):
+            fresh = max(16.0, payload) if given.axis("residual_window") > 0 else quantized_bits(given, payload)
+            entry += count * fresh
+        total += store.layers * entry / 8 / store.stride
+    return tokens * total / given.splits * draft_layers(given, min(given.drafted, 1)) + states(given)
+
+
+# Bytes of all sequences of the worst rank
+
+
+def read_by_step(given: Given, context: float) -> float:
+    """KV bytes a step reads per device at `context` tokens, all tiers."""
+    copies = given.copies(given.sequences) if given.axes["prefix_aware_attention"] else 1.0
+    return given.sequences * read(given, context, copies)
+
+
+def written_by_step(given: Given) -> float:
+    """KV bytes a step writes per device: of decoding sequences, and of prompts in between."""
+    prompts = given.arrivals * written(given, given.new_prompt) if given.arrivals else 0.0
+    return given.sequences * (written(given, given.verified) + prompts)

@@ -1,0 +1,92 @@
+"""The oracle's first token: one prompt alone on the replica, and whether to reload it or to compute it again."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tests.oracle_given import Given
+from tests.oracle_kv import read, stored, written
+from tests.oracle_time import Step
+from tests.oracle_weights import body_read, head, rows
+from tests.oracle_work import Pass, attention_format, flop, handed_on, layer_collectives, peak, prompt_attention_flop
+
+
+@dataclass(frozen=True)
+class Prefill:
+    """One prompt of `context` tokens."""
+
+    given: Given
+
+    @property
+    def context(self) -> float:
+        """Tokens of the prompt."""
+        return self.given.axis("context")
+
+    def work(self, new: float) -> Pass:
+        """The last `new` tokens of the prompt as one pass."""
+        return Pass(new, new, 1.0, prompt_attention_flop(self.given, self.context - new, self.context))
+
+    def seconds(self, new: float) -> float:
+        """Time of the last `new` tokens, with what is before them cached in HBM."""
+        given, cached = self.given, self.context - new
+        moved = body_read(given, new) + head(given) + rows(given, new) + written(given, new)
+        if cached > 0:
+            moved += read(given, cached, 1.0)
+        times = [moved / (given.hardware["memory_bandwidth"] or math.nan)]
+        for form, (body, end) in flop(given, self.work(new)).items():
+            times.append((body + end) / (peak(given, form) or math.nan))
+        sent = layer_collectives(given, new, new) + handed_on(given, new)
+        for amount, name in ((sent.inside, "scale_up_bandwidth"), (sent.across, "scale_out_bandwidth")):
+            if amount > 0:
+                times.append(amount / (given.hardware[name] or math.nan))
+        return max(times)
+
+    @property
+    def first_token(self) -> float:
+        """Seconds to the first token; a prefix that is parked in tiers is reloaded or computed, as is faster."""
+        given, step = self.given, Step(self.given)
+        quick = self.seconds(given.new_prompt)
+        if not given.parked or not given.placed:
+            return quick
+        cached = self.context - given.new_prompt
+        held = stored(given, cached, 1.0) if cached > 0 else 0.0
+        reload = max(fraction * held / (step.link(tier) or math.nan) for tier, fraction in given.placed.items())
+        overlap = given.axis("link_overlap")
+        return min(self.seconds(self.context), max(quick, overlap * reload) + (1 - overlap) * reload)
+
+    @property
+    def sequence_bytes(self) -> float:
+        """Bytes of the whole sequence on a device."""
+        return stored(self.given, self.context, 1.0)
+
+    @property
+    def break_even_bandwidth(self) -> float:
+        """Link above which reloading the sequence is faster than computing it."""
+        return self.sequence_bytes / self.seconds(self.context)
+
+    @property
+    def reload_link(self) -> float | None:
+        """The slowest link of the tiers in use, the host's if none is."""
+        links = [Step(self.given).link(tier) for tier in self.given.placed or ("host",)]
+        known = [link for link in links if link is not None]
+        return min(known) if len(known) == len(links) else None
+
+    @property
+    def break_even_context(self) -> float | None:
+        """Context beyond which reloading is faster, computing bound by arithmetic: a*c + b*c^2 = s*c/link."""
+        given, link = self.given, self.reload_link
+        if link is None:
+            return None
+        linear = quadratic = 0.0
+        for form, (body, _) in flop(given, self.work(self.context)).items():
+            attention = 0.0
+            if form == attention_format(given):
+                attention = self.work(self.context).attention / given.rank_devices
+            rate = peak(given, form) or math.nan
+            linear += (body - attention) / rate / self.context
+            quadratic += attention / rate / self.context**2
+        left = self.sequence_bytes / self.context / link - linear
+        if quadratic == 0:
+            return math.inf if left > 0 else 0.0
+        return max(left / quadratic, 0.0)
