@@ -99,7 +99,7 @@ def first_token(step: Step) -> dict[str, float | str | None]:
     dark = step.unsourced
     return {
         "time_to_first_token": None if dark else prefill.first_token,
-        "reload_time": None if link is None else prefill.sequence_bytes / link,
+        "reload_time": None if dark or link is None else prefill.sequence_bytes / link,
         "break_even_bandwidth": None if dark else prefill.break_even_bandwidth,
         "break_even_context": None if dark else prefill.break_even_context,
     }
@@ -117,16 +117,17 @@ def oracle(
     design = given(model, hardware, axes)
     if Step(design).meaningless:
         return {"status": "layout"}
-    step, memory, group = Step(design), Memory(design), design.stage_devices
+    step, memory = Step(design), Memory(design)
     context, batch = design.axis("context"), design.axis("batch")
-    held, length = design.on_rank(batch), context + design.axis("output_tokens")
+    length, copies = context + design.axis("output_tokens"), design.copies(design.on_rank(batch))
+    all_ranks = design.rank_devices * batch
     return {
         **speed(step),
         **first_token(step),
-        "weight_bytes_read": group * step.weights_read,
-        "kv_bytes_read": group * step.kv_read,
-        "kv_bytes_stored": group * held * stored(design, length, design.copies(held)),
-        "kv_bytes_reserved": group * held * reserved(design, length, design.copies(held)),
+        "weight_bytes_read": step.replica_weights,
+        "kv_bytes_read": step.replica_kv(step.kv_read),
+        "kv_bytes_stored": all_ranks * stored(design, length, copies),
+        "kv_bytes_reserved": all_ranks * reserved(design, length, copies),
         "memory_margin": memory.margin(context, batch),
         "max_batch": memory.max_batch,
         "max_context": memory.max_context,

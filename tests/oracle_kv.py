@@ -166,7 +166,7 @@ def written(given: Given, tokens: float) -> float:
     """Bytes that so many new tokens of a sequence write, its states once."""
     total = 0.0
     for store in given.stores:
-        entry = 16.0 * (store.rope_dim + store.index_dim)
+        entry = 16.0 * store.rope_dim + 8 * beside_bytes(given, store)
         for payload, count in elements(given, store):
             fresh = max(16.0, payload) if given.axis("residual_window") > 0 else quantized_bits(given, payload)
             entry += count * fresh
@@ -174,16 +174,21 @@ def written(given: Given, tokens: float) -> float:
     return tokens * total / given.splits * draft_layers(given, min(given.drafted, 1)) + states(given)
 
 
-# Bytes of all sequences of the worst rank
+# Bytes per decoding sequence of a step
 
 
 def read_by_step(given: Given, context: float) -> float:
-    """KV bytes a step reads per device at `context` tokens, all tiers."""
+    """KV bytes a step reads at `context` tokens, all tiers."""
     copies = given.copies(given.sequences) if given.axes["prefix_aware_attention"] else 1.0
-    return given.sequences * read(given, context, copies)
+    return read(given, context, copies)
 
 
 def written_by_step(given: Given) -> float:
-    """KV bytes a step writes per device: of decoding sequences, and of prompts in between."""
-    prompts = given.arrivals * written(given, given.new_prompt) if given.arrivals else 0.0
-    return given.sequences * (written(given, given.verified) + prompts)
+    """KV bytes a step writes: of the sequence, and of the prompts that arrive in its place."""
+    return written(given, given.verified) + given.arrivals * written(given, given.new_prompt)
+
+
+def found_by_step(given: Given) -> float:
+    """KV bytes of the prompts that arrive in a sequence's place which are found cached, and read once."""
+    cached = given.axis("context") - given.new_prompt
+    return given.arrivals * stored(given, cached, 1.0) if cached > 0 else 0.0

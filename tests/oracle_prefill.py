@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 from tests.oracle_given import Given
-from tests.oracle_kv import read, stored, written
+from tests.oracle_kv import stored, written
 from tests.oracle_time import Step
-from tests.oracle_weights import body_read, head, rows
+from tests.oracle_weights import body_read, head, hottest_rank, rows
 from tests.oracle_work import Pass, attention_format, flop, handed_on, layer_collectives, peak, prompt_attention_flop
 
 
@@ -25,16 +25,16 @@ class Prefill:
 
     def work(self, new: float) -> Pass:
         """The last `new` tokens of the prompt as one pass."""
-        return Pass(new, new, 1.0, prompt_attention_flop(self.given, self.context - new, self.context))
+        return Pass(new, new * self.given.ranks, self.given.ranks, prompt_attention_flop(self.given, self.context - new, self.context))
 
     def seconds(self, new: float) -> float:
         """Time of the last `new` tokens, with what is before them cached in HBM."""
         given, cached = self.given, self.context - new
         moved = body_read(given, new) + head(given) + rows(given, new) + written(given, new)
         if cached > 0:
-            moved += read(given, cached, 1.0)
+            moved += stored(given, cached, 1.0)
         times = [moved / (given.hardware["memory_bandwidth"] or math.nan)]
-        for form, (body, end) in flop(given, self.work(new)).items():
+        for form, (body, end) in flop(given, self.work(new), hottest_rank(given)).items():
             times.append((body + end) / (peak(given, form) or math.nan))
         sent = layer_collectives(given, new, new) + handed_on(given, new)
         for amount, name in ((sent.inside, "scale_up_bandwidth"), (sent.across, "scale_out_bandwidth")):
@@ -79,7 +79,7 @@ class Prefill:
         if link is None:
             return None
         linear = quadratic = 0.0
-        for form, (body, _) in flop(given, self.work(self.context)).items():
+        for form, (body, _) in flop(given, self.work(self.context), hottest_rank(given)).items():
             attention = 0.0
             if form == attention_format(given):
                 attention = self.work(self.context).attention / given.rank_devices

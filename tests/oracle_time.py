@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tests.oracle_given import Given
-from tests.oracle_kv import read_by_step, written_by_step
+from tests.oracle_kv import found_by_step, read_by_step, written_by_step
 from tests.oracle_memory import SEARCH_LIMIT, Memory
-from tests.oracle_weights import multiplied, streamed, weights_read
+from tests.oracle_weights import hottest_rank, multiplied, streamed, weights_read
 from tests.oracle_work import Sent, flop, peak, step_collectives, step_pass, weight_format
 
 
@@ -21,19 +21,14 @@ class Step:
 
     @cached_property
     def kv_read(self) -> float:
-        """KV bytes read per device, all tiers."""
+        """KV bytes that a step reads of a sequence per device, all tiers."""
         return read_by_step(self.given, self.given.time_context)
 
     @cached_property
-    def kv_written(self) -> float:
-        """KV bytes written per device."""
-        return written_by_step(self.given)
-
-    @property
     def kv_in_hbm(self) -> float:
-        """KV bytes that HBM reads and writes: of parked sequences none are read, of others not what tiers hold."""
+        """KV bytes that HBM reads and writes of a sequence per device; of those that decode, tiers may hold a part."""
         inside = 1.0 if self.given.parked else 1 - self.given.outside
-        return inside * self.kv_read + self.kv_written
+        return inside * self.kv_read + written_by_step(self.given) + found_by_step(self.given)
 
     @cached_property
     def weights(self) -> tuple[float, float]:
@@ -47,7 +42,7 @@ class Step:
 
     @property
     def tier_bytes(self) -> dict[str, float]:
-        """Bytes a column's device reads from each tier."""
+        """Bytes of a sequence a column's device reads from each tier."""
         if self.given.parked:
             return {}
         return {tier: fraction * self.kv_read for tier, fraction in self.given.placed.items()}
@@ -55,7 +50,7 @@ class Step:
     @cached_property
     def flop(self) -> dict[str, tuple[float, float]]:
         """FLOP of a column's worst device by format."""
-        return flop(self.given, step_pass(self.given))
+        return flop(self.given, step_pass(self.given, self.given.sequences), hottest_rank(self.given))
 
     @cached_property
     def sent(self) -> Sent:
@@ -102,9 +97,10 @@ class Step:
             return amount / rate if rate else 0.0
 
         body, end = self.weights
-        hbm = given.waited(body + self.crowding * self.kv_in_hbm, end)
+        count = given.sequences
+        hbm = given.waited(body + self.crowding * count * self.kv_in_hbm, end)
         compute = [seconds(given.waited(*work), peak(given, form)) for form, work in self.flop.items()]
-        tiers = [seconds(given.waited(amount), self.link(tier)) for tier, amount in self.tier_bytes.items()]
+        tiers = [seconds(given.waited(count * amount), self.link(tier)) for tier, amount in self.tier_bytes.items()]
         inside = seconds(self.sent.inside, given.hardware["scale_up_bandwidth"])
         across = seconds(self.sent.across, given.hardware["scale_out_bandwidth"])
         return {
@@ -171,7 +167,7 @@ class Step:
             return None
         if left < 0:
             return "capacity"
-        return "kv" if self.kv_read > self.weights_read else "weight"
+        return "kv" if self.replica_kv(self.kv_read) > self.replica_weights else "weight"
 
     @property
     def regime(self) -> tuple[str | None, str | None, float | None]:
@@ -180,7 +176,7 @@ class Step:
             return None, None, None
         bound, second, *_ = sorted(self.times, key=lambda name: -(self.times or {})[name])
         distance = math.log(self.times[bound] / self.times[second]) if self.times[second] > 0 else math.inf
-        share = "kv" if self.kv_in_hbm > self.weights_read else "weight"
+        share = "kv" if self.given.sequences * self.kv_in_hbm > self.weights_read else "weight"
         return bound, share if bound == "hbm" else bound, distance
 
     # Totals of the replica
@@ -190,31 +186,39 @@ class Step:
         """Tokens generated."""
         return self.given.active * self.given.accepted
 
+    def replica_kv(self, each: float) -> float:
+        """Bytes of all decoding sequences on all devices."""
+        return self.given.rank_devices * self.given.active * each
+
+    @property
+    def replica_weights(self) -> float:
+        """Weight bytes of all devices."""
+        return self.given.stage_devices * self.weights_read
+
     @property
     def all_flop(self) -> float:
-        """FLOP of all devices, each as much as the worst of its stage."""
-        return self.given.stage_devices * sum(body + end for body, end in self.flop.values())
+        """FLOP of all devices: of all attention ranks and expert ranks, not as many times the worst one."""
+        mean = flop(self.given, step_pass(self.given, self.given.active / self.given.ranks))
+        return self.given.stage_devices * sum(body + end for body, end in mean.values())
 
     @property
     def intensity(self) -> float:
         """FLOP per byte moved."""
-        moved = self.weights_read + self.kv_in_hbm + sum(self.tier_bytes.values())
-        return self.all_flop / (self.given.stage_devices * moved)
+        return self.all_flop / (self.replica_weights + self.replica_kv(self.kv_in_hbm + sum(self.tier_bytes.values())))
 
     @property
     def energy(self) -> float | None:
         """Joules of the replica per generated token."""
         given = self.given
-        moved = {"memory_energy": self.weights_read + self.kv_in_hbm}
-        moved |= {
-            "link_energy" if tier == "host" else f"{tier}_energy": amount for tier, amount in self.tier_bytes.items()
-        }
+        moved = {"memory_energy": self.replica_weights + self.replica_kv(self.kv_in_hbm)}
+        for tier, amount in self.tier_bytes.items():
+            moved["link_energy" if tier == "host" else f"{tier}_energy"] = self.replica_kv(amount)
         total = 0.0
         for name, amount in moved.items():
             each = given.hardware[name]
             if each is None:
                 return None
-            total += given.stage_devices * amount * each
+            total += amount * each
         per_flop = given.hardware["flop_energy"]
         return None if per_flop is None else (total + self.all_flop * per_flop) / self.tokens
 
@@ -231,7 +235,7 @@ def crossover(given: Given) -> float:
 
     Reads grow with context but where chunks restart, so each stretch between restarts is searched apart.
     """
-    goal = weights_read(given)
+    goal = given.stage_devices * weights_read(given) / given.rank_devices / given.active
     if read_by_step(given, 0.0) >= goal:
         return 0.0
     restarts = {float(one.window) for one in given.stores if one.chunked and one.window}

@@ -82,7 +82,7 @@ def experts_bytes(given: Given, each_layer: float) -> float:
     return one.layers * each_layer * one.elements * width / 8 / shared_by
 
 
-def hottest(given: Given) -> float:
+def hottest_rank(given: Given) -> float:
     """Tokens of the worst expert rank as a multiple of the mean."""
     one, ranks = given.routed, given.expert_ranks
     if one is None or ranks == 1:
@@ -126,7 +126,7 @@ def streamed(given: Given) -> tuple[float, float]:
     waves = given.waves
     prompts = given.active * given.arrivals * given.new_prompt
     body = waves * body_read(given, (given.active * given.verified + prompts) / waves)
-    end = waves * head(given) + rows(given, given.active * given.verified)
+    end = waves * head(given) + rows(given, given.active * given.verified + prompts)
     if given.drafted:
         draft = body_read(given, given.active / waves) / given.layers + head(given)
         end += given.drafted * waves * draft

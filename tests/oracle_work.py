@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.oracle_given import Given, Store
 from tests.oracle_kv import entries_read, entries_seen
-from tests.oracle_weights import hottest, multiplied, multiplied_bits
+from tests.oracle_weights import hottest_rank, multiplied, multiplied_bits
 
 
 @dataclass(frozen=True)
@@ -15,13 +15,13 @@ class Pass:
     """Tokens that go through the layers together."""
 
     on_rank: float
-    """On the worst attention rank."""
+    """On an attention rank."""
     together: float
     """On the replica."""
     scored: float
     """That the LM head sees."""
     attention: float
-    """Attention FLOP of the worst rank."""
+    """Attention FLOP of that rank."""
 
 
 def number_format(bits: float) -> str:
@@ -101,8 +101,11 @@ def prompt_attention_flop(given: Given, start: float, end: float) -> float:
     return total
 
 
-def step_pass(given: Given) -> Pass:
-    """The tokens whose arithmetic a step does: verified, drafted by a layer of its own, and of prompts."""
+def step_pass(given: Given, on_rank: float) -> Pass:
+    """The tokens whose arithmetic a step does: verified, drafted by a layer of its own, and of prompts.
+
+    `on_rank` sequences are on the attention rank that is looked at.
+    """
     each = given.verified + given.drafted / given.layers
     prompts, attention = 0.0, each * attention_flop(given)
     if given.arrivals:
@@ -110,21 +113,24 @@ def step_pass(given: Given) -> Pass:
         cached = given.axis("context") - given.new_prompt
         attention += given.arrivals * prompt_attention_flop(given, cached, given.axis("context"))
     return Pass(
-        on_rank=given.sequences * (each + prompts),
+        on_rank=on_rank * (each + prompts),
         together=given.active * (each + prompts),
         scored=given.active * (given.verified + given.drafted),
-        attention=given.sequences * attention,
+        attention=on_rank * attention,
     )
 
 
-def flop(given: Given, done: Pass) -> dict[str, tuple[float, float]]:
-    """FLOP on the worst device by the format that does them: of the decoder layers, of the LM head."""
+def flop(given: Given, done: Pass, hottest: float = 1.0) -> dict[str, tuple[float, float]]:
+    """FLOP of a device by the format that does them: of the decoder layers, of the LM head.
+
+    Its experts are met `hottest` times as often as the mean.
+    """
     tokens = {
         "query_output": done.on_rank / given.rank_devices,
         "key_value": done.on_rank / given.rank_devices,
         "ffn": done.together / given.stage_devices,
         "router": done.together / given.stage_devices,
-        "routed": done.together / given.stage_devices * hottest(given),
+        "routed": done.together / given.stage_devices * hottest,
         "head": done.scored / given.stage_devices,
     }
     work = [
@@ -186,7 +192,7 @@ def layer_collectives(given: Given, on_rank: float, together: float) -> Sent:
     dense = exchange(given, given.stage_devices, token * together)
     sent += dense.times(2 * reduces * (given.layers - expert_layers))
     if one:
-        visited = 1 - (1 - min(hottest(given) / given.expert_ranks, 1)) ** one.active
+        visited = 1 - (1 - min(hottest_rank(given) / given.expert_ranks, 1)) ** one.active
         each = exchange(given, given.expert_ranks, token * together)
         each += exchange(given, given.stage_devices / given.expert_ranks, token * together)
         sent += each.times(2 * reduces * one.layers * visited)
