@@ -90,7 +90,7 @@ def remedy_numbers(random: np.random.Generator) -> dict[str, Sequence[float]]:
     return {
         "read_fraction": [0.01, 0.25, 0.5, *random.uniform(0.01, 1, 6)],
         "block_size": [7, 16, 64, 128, 1000],
-        "max_model_length": [4096, 131_072, 1e6, 1e8, 2e9],
+        "max_model_length": [131_072, 1e6, 1e7, 1e8, 2e9],
         "prefix_share": [0.5, 1.0, *random.uniform(0, 1, 8)],
         "prefix_group": [2, 3, 8, 64, 5000],
         "prefix_hit_rate": [0.5, 1.0, *random.uniform(0, 1, 6)],
@@ -102,7 +102,7 @@ def remedy_numbers(random: np.random.Generator) -> dict[str, Sequence[float]]:
         "pipeline_parallel": [2, 3, 4, 8, 16, 61],
         "context_parallel": [2, 3, 4, 8, 32],
         "attention_data_parallel": [2, 3, 4, 8, 16],
-        "expert_parallel": [2, 2, 3, 4, 8, 16, 64],
+        "expert_parallel": [2, 3, 4, 8, 16],
         "expert_skew": [0.1, 1.0, 100.0, *random.uniform(0, 4, 4)],
         "draft_tokens": [1, 2, 3, 5, 8, 64],
         "acceptance_rate": [0.0, 1.0, *random.uniform(0, 1, 6)],
@@ -122,7 +122,7 @@ def assumptions(random: np.random.Generator) -> dict[str, dict[str, str]]:
         for tier in ("host", "cxl", "nvme", "remote"):
             figures[f"{tier}_link_devices"] = str(random.integers(1, 9))
             figures[f"{tier}_capacity"] = f"{10 ** random.uniform(1, 4.5):.3f} GB"
-        found[chip] = {name: quantity for name, quantity in figures.items() if random.random() < 0.85}
+        found[chip] = {name: quantity for name, quantity in figures.items() if random.random() < 0.95}
     return found
 
 
@@ -130,7 +130,7 @@ def neutral_choices(random: np.random.Generator) -> dict[str, np.ndarray]:
     """Where each axis is neutral: an axis of a family in about three quarters of the designs, others in a third."""
     found = {axis: random.random(POINTS) < 0.35 for axis in AXES}
     for family in FAMILIES:
-        unused = random.random(POINTS) < 0.6
+        unused = random.random(POINTS) < 0.65
         found |= {axis: unused | (random.random(POINTS) < 0.4) for axis in family}
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.oracle_given import Given
 from tests.oracle_kv import stored, written
@@ -67,10 +67,15 @@ class Prefill:
 
     @property
     def reload_link(self) -> float | None:
-        """The slowest link of the tiers in use, the host's if none is."""
-        links = [Step(self.given).link(tier) for tier in self.given.placed or ("host",)]
-        known = [link for link in links if link is not None]
-        return min(known) if len(known) == len(links) else None
+        """Bytes per second at which a sequence comes back: from all tiers in use at once, from the host if none is."""
+        placed, step = self.given.placed or {"host": 1.0}, Step(self.given)
+        slowest = 0.0
+        for tier, fraction in placed.items():
+            link = step.link(tier)
+            if link is None:
+                return None
+            slowest = max(slowest, fraction / sum(placed.values()) / link)
+        return 1 / slowest
 
     @property
     def break_even_context(self) -> float | None:
@@ -78,14 +83,12 @@ class Prefill:
         given, link = self.given, self.reload_link
         if link is None:
             return None
-        linear = quadratic = 0.0
-        for form, (body, _) in flop(given, self.work(self.context), hottest_rank(given)).items():
-            attention = 0.0
-            if form == attention_format(given):
-                attention = self.work(self.context).attention / given.rank_devices
-            rate = peak(given, form) or math.nan
-            linear += (body - attention) / rate / self.context
-            quadratic += attention / rate / self.context**2
+        work, linear, quadratic = self.work(self.context), 0.0, 0.0
+        for form, (body, _) in flop(given, replace(work, attention=0.0), hottest_rank(given)).items():
+            linear = max(linear, body / (peak(given, form) or math.nan) / self.context)
+        if work.attention > 0:
+            attention = work.attention / given.rank_devices / (peak(given, attention_format(given)) or math.nan)
+            quadratic = attention / self.context**2
         left = self.sequence_bytes / self.context / link - linear
         if quadratic == 0:
             return math.inf if left > 0 else 0.0
