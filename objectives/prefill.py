@@ -50,6 +50,11 @@ def pairs(groups: Groups, context: Tokens) -> tuple[Count, Count]:
     return chosen / groups.stride, seen / groups.stride
 
 
+def new_tokens(design: Design) -> Tokens:
+    """Tokens of a prompt that are not found cached."""
+    return design.workload.context * (1 - design.prefix.hit_rate)
+
+
 def prompt_of(design: Design, cache: Cache, hit_rate: Ratio) -> Prompt:
     """One prompt of the design's context, of which a share is found cached."""
     context, bits, devices = design.workload.context, design.precision, parallel.attention_devices(design.parallel)

@@ -42,6 +42,8 @@ class Load:
     """Tokens per sequence that come out."""
     arriving: Count
     """Prompts that are prefilled meanwhile."""
+    tokens: Count
+    """Through the model, of all sequences and prompts."""
     micro: Count
     """Micro-batches of the pipeline."""
 
@@ -121,15 +123,18 @@ def load_of(design: Design) -> Load:
     active = tiers.active_sequences(work.batch, design.placement)
     of_rank = parallel.sequences_of_rank(active, layout)
     yielded = speculation.tokens_per_step(design.speculation)
+    scored = speculation.scored_tokens(design.speculation)
     served = yielded * active / jnp.maximum(work.output_tokens, 1.0)
+    arriving = jnp.where(work.continuous, served, 0.0)
     return Load(
         resident=parallel.sequences_of_rank(work.batch, layout),
         active=active,
         rank_sequences=of_rank,
         mean_sequences=active / layout.attention_data,
-        scored=speculation.scored_tokens(design.speculation),
+        scored=scored,
         yielded=yielded,
-        arriving=jnp.where(work.continuous, served, 0.0),
+        arriving=arriving,
+        tokens=active * scored + arriving * prefill.new_tokens(design),
         micro=parallel.micro_batches(of_rank, layout),
     )
 
@@ -146,10 +151,8 @@ def ledger_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Promp
     kv_read = load.mean_sequences * cache.read(context)
     kv_written = load.mean_sequences * cache.written(load.scored)
     streamed = tiers.streamed_fraction(design.placement)
-    layers_read, ends_read = weights_streamed(design, load, prompt)
-    in_prompts = load.arriving * prompt.tokens
-    rank_tokens = load.rank_sequences * load.scored + in_prompts / layout.attention_data
-    tokens = load.active * load.scored + in_prompts
+    layers_read, ends_read = weights_streamed(design, load)
+    rank_tokens = load.rank_sequences * load.scored + load.arriving * prompt.tokens / layout.attention_data
     share = parallel.pipelined(
         parallel.layers_of_stage(design.model.layers, layout.pipeline), 1.0, load.micro, layout.pipeline
     )
@@ -164,24 +167,23 @@ def ledger_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Promp
         kv_stored=work.batch / layout.attention_data * cache.stored(work.context + work.output_tokens),
         tier_read=streamed * kv_read,
         kv_in_hbm=(1 - streamed) * kv_read + kv_written + load.arriving / layout.attention_data * prompt.kv_bytes,
-        sent=collectives.sent_in_step(design, rank_tokens, tokens, share),
+        sent=collectives.sent_in_step(design, rank_tokens, load.tokens, share),
         flop_by_format=compute.added(layers, ends),
     )
 
 
-def weights_streamed(design: Design, load: Load, prompt: prefill.Prompt) -> tuple[Bytes, Bytes]:
+def weights_streamed(design: Design, load: Load) -> tuple[Bytes, Bytes]:
     """Bytes of weights that a device reads per step: (decoder layers, the rest); each micro-batch reads them again.
 
     The rest is the LM head, a row of the input tables per token and, for each drafted token, one layer and the head.
     """
     model, bits, layout = design.model, design.precision.weight_bits, design.parallel
     stage, skew, drafted = parallel.stage_devices(layout), design.workload.expert_skew, design.speculation.draft_tokens
-    tokens = load.active * load.scored + load.arriving * prompt.tokens
-    layers = weights.layers_streamed(model, bits, tokens / load.micro, skew, layout)
+    layers = weights.layers_streamed(model, bits, load.tokens / load.micro, skew, layout)
     head = weights.head_bytes(model, bits, stage)
     draft_layer = weights.layers_streamed(model, bits, load.active / load.micro, skew, layout) / model.layers
     ends = head + drafted * (draft_layer + head)
-    return load.micro * layers, load.micro * ends + tokens * weights.embedding_row_bytes(model, stage)
+    return load.micro * layers, load.micro * ends + load.tokens * weights.embedding_row_bytes(model, stage)
 
 
 def flop_of(
@@ -222,7 +224,11 @@ def times_of(design: Design, load: Load, ledger: Ledger, prompt: prefill.Prompt)
         return parallel.pipelined(worst, body + end + beside, load.micro, layout.pipeline)
 
     on_die = dies.imbalance(load.rank_sequences, chip.memory_domains.value, design.placement.pinned)
-    moved = awaited(ledger.layers_read, ledger.ends_read, ledger.kv_in_hbm * load.uneven * on_die)
+    busiest = weights.experts_of_busiest(
+        model, design.precision.weight_bits, load.tokens / load.micro, design.workload.expert_skew, layout
+    )
+    layers_read = ledger.layers_read + load.micro * busiest
+    moved = awaited(layers_read, ledger.ends_read, ledger.kv_in_hbm * load.uneven * on_die)
     hot = parallel.hot_rank(model.experts, design.workload.expert_skew, layout.expert)
     layers, ends = flop_of(design, load, ledger.cache, prompt, load.rank_sequences, hot)
     sixteen, eight, four = (awaited(body, end, 0.0) for body, end in zip(layers, ends, strict=True))

@@ -88,10 +88,18 @@ def expert_bytes(experts: Experts, weight_bits: Bits, each_layer: Count, devices
 
 
 def layers_streamed(model: ModelColumns, weight_bits: Bits, tokens: Count, skew: Ratio, parallel: Parallel) -> Bytes:
-    """Bytes of the decoder layers that one device reads for a pass of so many tokens."""
-    each_layer = experts_read(model.experts, tokens, skew, parallel.expert)
-    experts = expert_bytes(model.experts, weight_bits, each_layer, expert_tensor(parallel))
+    """Bytes of the decoder layers that a device reads for a pass of so many tokens, the mean over the devices."""
+    of_rank = distinct_experts(model.experts, tokens, skew) / parallel.expert
+    experts = expert_bytes(model.experts, weight_bits, of_rank, expert_tensor(parallel))
     return layer_bytes(model, weight_bits, parallel) + experts
+
+
+def experts_of_busiest(model: ModelColumns, weight_bits: Bits, tokens: Count, skew: Ratio, parallel: Parallel) -> Bytes:
+    """Bytes of experts by which the busiest expert rank reads more than the mean in such a pass."""
+    of_rank = distinct_experts(model.experts, tokens, skew) / parallel.expert
+    more = experts_read(model.experts, tokens, skew, parallel.expert) - of_rank
+    more = jnp.where(parallel.expert > 1, more, 0.0)
+    return expert_bytes(model.experts, weight_bits, more, expert_tensor(parallel))
 
 
 def layers_stored(model: ModelColumns, weight_bits: Bits, parallel: Parallel) -> Bytes:

@@ -139,12 +139,14 @@ class _Interpreter:
     def _general(self, equation: JaxprEqn, values: list[Value]) -> Sequence[Value]:
         """Any other operation: only the dimensions it works on are grown to their traced size."""
         axes = equation.params.get("axes", equation.params.get("dimensions"))
+        constant = all(_constant(value) for value in values)
         grown = []
         for variable, value in zip(equation.invars, values, strict=True):
             full = _shaped(variable).shape
             kept = range(len(full)) if axes is None else axes
-            grown.append(self._grown(value, tuple(n if i in kept else np.shape(value)[i] for i, n in enumerate(full))))
-        if all(_constant(value) for value in values):
+            shape = tuple(n if i in kept else np.shape(value)[i] for i, n in enumerate(full))
+            grown.append(np.broadcast_to(value, shape) if constant else self._grown(value, shape))
+        if constant:
             with jax.ensure_compile_time_eval():
                 results = equation.primitive.bind(*grown, **equation.params)
                 results = results if equation.primitive.multiple_results else [results]

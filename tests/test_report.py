@@ -342,7 +342,7 @@ def test_flags_of_evaluate_are_told_of_the_study_with_the_front_s_designs(unsour
     low, evicts = front["key_bits"].values < 16, front["retention"].values < 1
     for sentence, mask in (
         ("Contexts above 8,192 exceed what Meta-Llama-3-70B states", front["context"].values > 8192),
-        ("Host memory capacity is not limited", front["placement_host"].values > 0),
+        ("Memory of the host tier is not limited", front["placement_host"].values > 0),
         ("Loss of quality depends on neither the model's size nor the context's length", low | evicts),
         ("Losses of KV bits and tokens dropped together are composed", low & evicts),
         ("kv_group_size 0 counts low-bit KV without scales", low),
@@ -398,7 +398,7 @@ def test_margins_are_the_best_admissible_values_of_a_brute_force_search(folder: 
     assert max(numbers(feasible["y"])) > max(numbers(best["y"]))
     text = text_of(elements)
     assert "best feasible design, constraints ignored" in text
-    assert "1 of the 2 placements move KV to host memory" in text
+    assert "1 of the 2 values of placement_host move KV out of device memory" in text
 
 
 def test_a_chip_has_one_colour_in_every_report_and_no_two_share_it() -> None:

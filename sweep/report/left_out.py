@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvwall.objectives.step import evaluate_step
+from kvwall.objectives.tiers import TIERS
 from kvwall.spaces.axes import Value
 from kvwall.spaces.figures import FIGURES
 from kvwall.spaces.hardware import Hardware
@@ -20,6 +22,8 @@ from kvwall.sweep.study import Study
 
 _FORMAT_AXES: Final = ("model", "weight_bits", "activation_bits", "key_bits", "value_bits")
 """Axes that decide which arithmetic a step does."""
+_DEVICES: Final = ("tensor_parallel", "pipeline_parallel", "context_parallel", "attention_data_parallel")
+"""Axes whose product is the devices of a replica."""
 _PEAK_USES: Final = ("16-bit arithmetic", "8-bit arithmetic", "4-bit arithmetic")
 
 
@@ -85,12 +89,11 @@ def chip_counts(results: Results) -> tuple[ChipCounts, ...]:
         return ()
     words = [str(word) for word in summary["status"].values]
     counts = np.atleast_2d(summary[name].values)
-    needs = tuple(_needs(study)) if counts[:, words.index("unsourced_input")].any() else ()
     found = []
     for (chip, record), row in zip(chips, counts, strict=True):
         statuses = {word: int(count) for word, count in zip(words, row, strict=True) if count}
         designs = sum(statuses.values())
-        missing = tuple(_missing(record, needs)) if "unsourced_input" in statuses else ()
+        missing = tuple(_missing(record, tuple(_needs(study, record)))) if "unsourced_input" in statuses else ()
         found.append(ChipCounts(chip, designs, statuses, missing))
     return tuple(found)
 
@@ -107,11 +110,20 @@ def _missing(chip: Hardware, needs: Sequence[_Need]) -> Iterator[Missing]:
             yield Missing(figure, use)
 
 
-def _needs(study: Study) -> Iterator[_Need]:
+def _needs(study: Study, chip: Hardware) -> Iterator[_Need]:
     space = study.space
-    devices = np.array(space.values("tensor_parallel"))
-    yield "scale_up_bandwidth", "needed where tensor_parallel is above 1", devices > 1
-    yield "host_link_bandwidth", "needed where placement_host is above 0", np.array(space.values("placement_host")) > 0
+    several = [name for name in _DEVICES if max(map(int, space.values(name))) > 1]
+    use = f"needed where {' or '.join(several)} is above 1"
+    yield "scale_up_bandwidth", use, np.array([bool(several)])
+    most = math.prod(max(map(int, space.values(name))) for name in _DEVICES)
+    beyond = np.array([most > (chip.scale_up_domain.value if chip.scale_up_domain else math.inf)])
+    yield "scale_out_bandwidth", "needed for replicas beyond what the scale-up link joins", beyond
+    for tier in TIERS:
+        placed = np.array(space.values(f"placement_{tier}")) > 0
+        yield f"{tier}_link_bandwidth", f"needed where placement_{tier} is above 0", placed
+    pinned = np.array([value == "pinned" for value in space.values("die_placement")])
+    dies = "needed where die_placement is pinned"
+    yield "memory_domains", dies, pinned & (chip.compute_dies is None)
     for peak, use, needed in zip(PEAKS, _PEAK_USES, arithmetic(study), strict=True):
         yield peak, f"needed for {use}", needed
 
@@ -135,8 +147,10 @@ def without_value(results: Results) -> Iterator[str]:
         "cost_per_million_tokens": [f"{basis}_price" for basis in study.space.values("price_basis")],
         "energy_per_token": ["memory_energy", "flop_energy"],
     }
-    if any(float(value) > 0 for value in study.space.values("placement_host")):
-        needs["energy_per_token"].append("link_energy")
+    if "streamed" in study.space.values("access"):
+        for tier in TIERS:
+            if any(float(value) > 0 for value in study.space.values(f"placement_{tier}")):
+                needs["energy_per_token"].append("link_energy" if tier == "host" else f"{tier}_energy")
     for name, chip in zip(study.space.values("hardware"), study.catalogue.hardware, strict=True):
         for metric in asked:
             lacking = [figure for figure in needs.get(metric, []) if getattr(chip, figure) is None]

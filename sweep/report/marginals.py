@@ -9,11 +9,12 @@ import plotly.graph_objects as go
 import xarray as xr
 from numpy.typing import NDArray
 
+from kvwall.objectives.tiers import TIERS
 from kvwall.spaces.axes import AXES, Value
 from kvwall.sweep.report.choices import Choices
 from kvwall.sweep.report.parts import LegendEntry, Panel, Plot, Section
 from kvwall.sweep.report.style import REGIME_COLOURS, TOP, axis, frame, metric_axis, tokens_axis
-from kvwall.sweep.report.wording import REGIME_WORDS, axis_label, axis_text, metric_label
+from kvwall.sweep.report.wording import REGIME_WORDS, SHARES, axis_label, axis_text, metric_label
 from kvwall.sweep.study import Study
 
 _SHARED = ("context", "batch")
@@ -75,13 +76,14 @@ def _best_legend(choices: Choices) -> tuple[LegendEntry, ...]:
 def _notes(choices: Choices) -> Iterator[str]:
     """What shares count."""
     yield "Shares count every design of the grid once, also those that do not fit in memory."
-    hosts = choices.study.space.values("placement_host")
-    away = sum(float(value) > 0 for value in hosts)
-    if away and len(hosts) > 1:
-        yield (
-            f"{away} of the {len(hosts)} placements move KV to host memory: shares say how the grid is laid out, not "
-            "how often a deployment would meet a limit."
-        )
+    for tier in TIERS:
+        values = choices.study.space.values(f"placement_{tier}")
+        away = sum(float(value) > 0 for value in values)
+        if away and len(values) > 1:
+            yield (
+                f"{away} of the {len(values)} values of placement_{tier} move KV out of device memory: shares say how "
+                "the grid is laid out, not how often a deployment would meet a limit."
+            )
     left = [(sum(one.statuses.get(name, 0) for one in choices.chip_counts), why) for name, why in _NOT_COUNTED.items()]
     for count, why in left:
         if count:
@@ -137,8 +139,7 @@ def _number_axis(dim: str, values: Sequence[Value]) -> dict[str, object]:
     numbers = [float(value) for value in values]
     if AXES[dim].kind == "int" and min(numbers) > 0 and max(numbers) > 30 * min(numbers):
         return tokens_axis(axis_label(dim), [int(number) for number in numbers])
-    share = dim in {"retention", "placement_host", "utilisation", "outlier_fraction"}
-    return axis(axis_label(dim), tickformat="~%" if share else "~g")
+    return axis(axis_label(dim), tickformat="~%" if dim in SHARES else "~g")
 
 
 def _share_plots(choices: Choices, summary: xr.Dataset) -> Iterator[Plot]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvwall.objectives.kv import FULL_BITS
+from kvwall.objectives.tiers import TIERS
 from kvwall.spaces.axes import AXES, NATIVE, Value
 from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
 from kvwall.sweep.report.data import Results
@@ -54,8 +55,10 @@ def _limits(study: Study) -> Iterator[Remark]:
                 f"Contexts above {limit:,} exceed what {short_name(str(name))} states: they are computed all the same",
                 _both(_is("model", name), _longer_than(limit)),
             )
-    if max(map(float, space.values("placement_host"))) > 0:
-        yield Remark("Host memory capacity is not limited: any share of the KV finds room there", _offloads)
+    for tier in TIERS:
+        unlimited = any(getattr(chip, f"{tier}_capacity") is None for chip in study.catalogue.hardware)
+        if unlimited and max(map(float, space.values(f"placement_{tier}"))) > 0:
+            yield Remark(f"Memory of the {tier} tier is not limited where no source states it", _offloads(tier))
     if "list" in space.values("price_basis") and any(chip.list_price for chip in study.catalogue.hardware):
         yield Remark(
             "A list price is written off over an assumed number of years, without power and hosting",
@@ -75,8 +78,8 @@ def _longer_than(limit: int) -> Mask:
     return lambda at: np.asarray(at["context"] + at["output_tokens"] > limit)
 
 
-def _offloads(at: Columns) -> NDArray[np.bool_]:
-    return np.asarray(at["placement_host"] > 0)
+def _offloads(tier: str) -> Mask:
+    return lambda at: np.asarray(at[f"placement_{tier}"] > 0)
 
 
 def _quantizes(at: Columns) -> NDArray[np.bool_]:

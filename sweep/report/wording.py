@@ -26,16 +26,31 @@ _AXES: Mapping[str, str] = {
     "value_bits": "value bits",
     "weight_bits": "weight bits",
     "placement_host": "KV in host memory",
+    "placement_cxl": "KV in CXL memory",
+    "placement_nvme": "KV on NVMe",
+    "placement_remote": "KV in remote memory",
     "tensor_parallel": "tensor parallel",
     "retention": "tokens kept",
+    "read_fraction": "kept tokens read",
+    "prefix_share": "common prefix",
+    "prefix_hit_rate": "prompt found cached",
+    "max_model_length": "longest sequence served",
+    "serving_mode": "serving",
+    "draft_tokens": "drafted tokens",
+    "access": "KV in tiers",
+    "die_placement": "dies",
 }
-_SHARES = ("retention", "placement_host", "utilisation", "outlier_fraction")
+SHARES = frozenset(
+    {"retention", "read_fraction", "utilisation", "outlier_fraction", "prefix_share", "prefix_hit_rate", "link_overlap"}
+    | {name for name in AXES if name.startswith("placement_")}
+)
+"""Axes that are a part of a whole, shown in percent."""
 REGIME_WORDS: Mapping[str, str] = {
     "weight": "weight traffic",
     "kv": "KV traffic",
     "compute": "compute",
     "scale_up": "scale-up link",
-    "tier_link": "host link",
+    "tier_link": "tier link",
     "overhead": "overhead",
     "capacity": "does not fit in memory",
 }
@@ -67,7 +82,7 @@ def axis_text(name: str, value: Value) -> str:
     >>> axis_text("retention", 0.4), axis_text("context", 131072)
     ('40 %', '131,072')
     """
-    if name in _SHARES:
+    if name in SHARES:
         return f"{100 * float(value):.3g} %"
     if AXES[name].kind == "name":
         return short_name(str(value))
@@ -138,8 +153,10 @@ def phrase(name: str, value: Value) -> str:
             return f"{noun} as published" if isinstance(value, str) else f"{noun} {text} bit"
         case "retention":
             return "all tokens kept" if value == 1 else f"{text} of the tokens kept"
-        case "placement_host":
-            return "no KV in host memory" if value == 0 else f"{text} of the KV in host memory"
+        case "placement_host" | "placement_cxl" | "placement_nvme" | "placement_remote":
+            return f"no {axis_label(name)}" if value == 0 else f"{text} of the {axis_label(name)}"
+        case "read_fraction":
+            return "all kept tokens read" if value == 1 else f"{text} of the kept tokens read"
         case "hardware" | "model":
             return text
         case _:
