@@ -31,14 +31,9 @@ class Step:
         return inside * self.kv_read + written_by_step(self.given) + found_by_step(self.given)
 
     @cached_property
-    def weights(self) -> tuple[float, float]:
-        """Weight bytes read: of the decoder layers, of the ends."""
-        return streamed(self.given)
-
-    @property
     def weights_read(self) -> float:
-        """All weight bytes read per device of a column of stages."""
-        return sum(self.weights)
+        """Weight bytes read per mean device of a column of stages."""
+        return weights_read(self.given)
 
     @property
     def tier_bytes(self) -> dict[str, float]:
@@ -96,7 +91,7 @@ class Step:
         def seconds(amount: float, rate: float | None) -> float:
             return amount / rate if rate else 0.0
 
-        body, end = self.weights
+        body, end = streamed(given, busiest=True)
         count = given.sequences
         hbm = given.waited(body + self.crowding * count * self.kv_in_hbm, end)
         compute = [seconds(given.waited(*work), peak(given, form)) for form, work in self.flop.items()]
@@ -138,8 +133,12 @@ class Step:
         """Whether a layout cannot be."""
         given, one = self.given, self.given.routed
         n, ranks = given.tensor, given.expert_ranks
+        # Query heads are divided over all devices of a rank, KV heads over those of a tensor group.
         whole = given.axis("context") + given.axis("output_tokens")
-        uneven = any(store.query_heads % n or (store.kv_heads % n and n % store.kv_heads) for store in given.stores)
+        uneven = any(
+            store.query_heads % given.rank_devices or (store.kv_heads % n and n % store.kv_heads)
+            for store in given.stores
+        )
         faults = (
             self.meaningless,
             uneven,

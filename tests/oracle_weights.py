@@ -61,15 +61,15 @@ def experts_met(given: Given, tokens: float) -> float:
     return one.experts * (1 - once * others)
 
 
-def experts_read(given: Given, tokens: float) -> float:
-    """Experts of a layer that the worst expert rank reads for so many tokens."""
+def experts_read(given: Given, tokens: float, busiest: bool) -> float:
+    """Experts of a layer that an expert rank reads for so many tokens, the busiest or the mean one."""
     one, ranks = given.routed, given.expert_ranks
     if one is None:
         return 0.0
-    met = experts_met(given, tokens)
-    if ranks == 1:
-        return met
-    return min(math.ceil(one.experts / ranks), max(met / ranks, math.ceil(one.active / ranks)))
+    mean = experts_met(given, tokens) / ranks
+    if ranks == 1 or not busiest:
+        return mean
+    return min(math.ceil(one.experts / ranks), max(mean, math.ceil(one.active / ranks)))
 
 
 def experts_bytes(given: Given, each_layer: float) -> float:
@@ -106,9 +106,9 @@ def dense_body(given: Given) -> float:
     return total + (class_bytes(given, "router", 1.0) if given.routed else 0.0)
 
 
-def body_read(given: Given, tokens: float) -> float:
+def body_read(given: Given, tokens: float, busiest: bool = False) -> float:
     """Bytes of the decoder layers that one pass of so many tokens streams."""
-    return dense_body(given) + experts_bytes(given, experts_read(given, tokens))
+    return dense_body(given) + experts_bytes(given, experts_read(given, tokens, busiest))
 
 
 def head(given: Given) -> float:
@@ -121,20 +121,20 @@ def rows(given: Given, tokens: float) -> float:
     return tokens * given.model["embedding_rows"] * bits(given, "embedding") / 8 / given.stage_devices
 
 
-def streamed(given: Given) -> tuple[float, float]:
+def streamed(given: Given, busiest: bool = False) -> tuple[float, float]:
     """Bytes a step streams of the decoder layers and of what belongs to the ends, all micro-batches together."""
     waves = given.waves
     prompts = given.active * given.arrivals * given.new_prompt
-    body = waves * body_read(given, (given.active * given.verified + prompts) / waves)
+    body = waves * body_read(given, (given.active * given.verified + prompts) / waves, busiest)
     end = waves * head(given) + rows(given, given.active * given.verified + prompts)
     if given.drafted:
-        draft = body_read(given, given.active / waves) / given.layers + head(given)
+        draft = body_read(given, given.active / waves, busiest) / given.layers + head(given)
         end += given.drafted * waves * draft
     return body, end
 
 
 def weights_read(given: Given) -> float:
-    """Weight bytes per step and column device, the input rows of the batch included."""
+    """Weight bytes per step and mean device of a column, the input rows of the batch included."""
     return sum(streamed(given))
 
 
