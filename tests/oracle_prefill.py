@@ -78,17 +78,23 @@ class Prefill:
         return 1 / slowest
 
     @property
-    def break_even_context(self) -> float | None:
-        """Context beyond which reloading is faster, computing bound by arithmetic: a*c + b*c^2 = s*c/link."""
-        given, link = self.given, self.reload_link
-        if link is None:
-            return None
-        work, linear, quadratic = self.work(self.context), 0.0, 0.0
+    def growth(self) -> tuple[float, float]:
+        """Seconds of arithmetic per token and per token squared, at this context; the slowest format's."""
+        given, work, linear = self.given, self.work(self.context), 0.0
         for form, (body, _) in flop(given, replace(work, attention=0.0), hottest_rank(given)).items():
             linear = max(linear, body / (peak(given, form) or math.nan) / self.context)
-        if work.attention > 0:
-            attention = work.attention / given.rank_devices / (peak(given, attention_format(given)) or math.nan)
-            quadratic = attention / self.context**2
+        if work.attention == 0:
+            return linear, 0.0
+        attention = work.attention / given.rank_devices / (peak(given, attention_format(given)) or math.nan)
+        return linear, attention / self.context**2
+
+    @property
+    def break_even_context(self) -> float | None:
+        """Context beyond which reloading is faster, computing bound by arithmetic: a*c + b*c^2 = s*c/link."""
+        link = self.reload_link
+        if link is None:
+            return None
+        linear, quadratic = self.growth
         left = self.sequence_bytes / self.context / link - linear
         if quadratic == 0:
             return math.inf if left > 0 else 0.0

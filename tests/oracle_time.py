@@ -175,8 +175,14 @@ class Step:
             return None, None, None
         bound, second, *_ = sorted(self.times, key=lambda name: -(self.times or {})[name])
         distance = math.log(self.times[bound] / self.times[second]) if self.times[second] > 0 else math.inf
-        share = "kv" if self.given.sequences * self.kv_in_hbm > self.weights_read else "weight"
+        kv, weights = self.hbm_shares
+        share = "kv" if kv > weights else "weight"
         return bound, share if bound == "hbm" else bound, distance
+
+    @property
+    def hbm_shares(self) -> tuple[float, float]:
+        """Bytes of KV and of weights that the HBM of the worst device of a column moves."""
+        return self.given.sequences * self.kv_in_hbm, sum(streamed(self.given, busiest=True))
 
     # Totals of the replica
 
