@@ -95,11 +95,11 @@ def room_per_sequence(place: Place, sequences: Count) -> Bytes:
 
 def sequences_of(cache: Cache, design: Design) -> Sequences:
     """What the sequences of a device reserve at the end of their output."""
-    end = design.workload.context + design.workload.output_tokens
-    group = design.prefix.group
+    work, group = design.workload, design.prefix.group
+    end = work.context + work.output_tokens
 
     def reserved(saving: Ratio) -> Bytes:
-        return paging.reserved(replace(cache, stored_saving=saving), design.paging, end)
+        return paging.reserved(replace(cache, stored_saving=saving), design.paging, end, work.output_tokens)
 
     full = prefix.saving(jnp.maximum(group, 1.0))
     alone, grouped = reserved(0.0), reserved(full)
@@ -108,13 +108,13 @@ def sequences_of(cache: Cache, design: Design) -> Sequences:
 
 
 def stored_weights(design: Design) -> tuple[Bytes, Bytes]:
-    """Bytes of weights that one device holds: (decoder layers, the stage with an end), a draft layer with the end."""
+    """Bytes of weights that one device holds: decoder layers, and the larger end (embedding; head and draft)."""
     model, bits, layout = design.model, design.precision.weight_bits, design.parallel
     stage = parallel.stage_devices(layout)
     layers = weights.layers_stored(model, bits, layout)
     head, table = weights.head_bytes(model, bits, stage), weights.embedding_table_bytes(model, stage)
-    drafts = jnp.where(design.speculation.draft_tokens > 0, layers / model.layers, 0.0)
-    return layers, jnp.where(layout.pipeline > 1, jnp.maximum(head, table), head + table) + drafts
+    last = head + jnp.where(design.speculation.draft_tokens > 0, layers / model.layers, 0.0)
+    return layers, jnp.where(layout.pipeline > 1, jnp.maximum(last, table), last + table)
 
 
 def usable(design: Design) -> Bytes:
@@ -144,21 +144,19 @@ def places(design: Design, beside: Bytes) -> tuple[tuple[Flag, Place], ...]:
     return (True, last), (several, middle), *held
 
 
-def memory_of(design: Design, cache: Cache, resident: Count, decoding: Count) -> Memory:
+def memory_of(design: Design, cache: Cache, resident: Count) -> Memory:
     """What the fullest device holds, and what still fits.
 
     Args:
         design: the design.
         cache: its cache.
         resident: sequences of the fullest attention rank.
-        decoding: those of them that decode.
     """
-    model = design.model
+    model, work = design.model, design.workload
     stage = parallel.stage_devices(design.parallel)
     each = activation_bytes(model, design.precision.activation_bits, stage)
-    end = design.workload.context + design.workload.output_tokens
-    reserved = paging.reserved(cache, design.paging, end)
-    there = places(design, each * (decoding / resident))
+    reserved = paging.reserved(cache, design.paging, work.context + work.output_tokens, work.output_tokens)
+    there = places(design, each * tiers.active_share(design.placement))
     sequences = sequences_of(cache, design)
     margins = [jnp.where(holds, memory_margin(place, resident, reserved), NO_LIMIT) for holds, place in there]
     batches = [jnp.where(holds, most_sequences(place, sequences), NO_LIMIT) for holds, place in there]
@@ -185,11 +183,12 @@ def max_context(design: Design, cache: Cache, there: tuple[tuple[Flag, Place], .
         room = jnp.where(limited, NO_LIMIT, 0.0)  # without KV here only the rest must fit
         rooms.append(jnp.where(counts, room_per_sequence(safe, resident), jnp.where(holds, room, NO_LIMIT)))
     size = _least(rooms)
-    fitting = inverse.context_stored_in(size, paging.paged(cache, design.paging))
+    output = design.workload.output_tokens
+    fitting = inverse.context_stored_in(size, paging.paged(cache, design.paging), output)
     fitting = jnp.where(size >= NO_LIMIT, jnp.inf, fitting)
-    whole = cache.stored(design.paging.max_model_length)
+    whole = cache.stored(design.paging.max_model_length, output)
     longest = paging.longest_reserved_in(fitting, whole, size, design.paging)
-    return jnp.maximum(jnp.floor(longest - design.workload.output_tokens), 0.0)
+    return jnp.maximum(jnp.floor(longest - output), 0.0)
 
 
 def _least(numbers: Sequence[Bytes]) -> Bytes:

@@ -94,7 +94,7 @@ def messages_per_step(design: Design, step: Step) -> Count:
 
 def reload_time(design: Design, step: Step) -> Seconds:
     """Time to reload a sequence's KV from the placed tiers, or from host memory where none is placed."""
-    cached = step.ledger.cache.stored(design.workload.context)
+    cached = step.ledger.cache.alone.stored(design.workload.context, 0.0)
     chip, placed = design.hardware, tiers.placed_fraction(design.placement)
     some = placed > 0
     slowest = tiers.slowest_transfer(cached, design.placement, chip) / jnp.where(some, placed, 1.0)
@@ -105,7 +105,7 @@ def break_even_bandwidth(design: Design, step: Step) -> BytesPerSecond:
     """Link bandwidth of a device above which reloading a sequence's KV is faster than computing it again."""
     cache = step.ledger.cache
     recompute = prefill.prefill_time(design, cache, 0.0)
-    return prefill.break_even_bandwidth(cache.stored(design.workload.context), recompute)
+    return prefill.break_even_bandwidth(cache.alone.stored(design.workload.context, 0.0), recompute)
 
 
 def break_even_context(design: Design, step: Step) -> Tokens:
@@ -158,7 +158,8 @@ def cost_per_million_tokens(design: Design, step: Step) -> Usd:
 
 def crossover_context_bytes(design: Design, step: Step) -> Tokens:
     """Context at which a step reads as many KV bytes as weight bytes; infinite where it never does."""
-    return wall.crossover_context(step.ledger.weights_read, step.load.mean_sequences, step.ledger.cache)
+    own = design.workload.output_tokens / 2
+    return wall.crossover_context(step.ledger.weights_read, step.load.mean_sequences, step.ledger.cache, own)
 
 
 def regime_distance(design: Design, step: Step) -> Ratio:

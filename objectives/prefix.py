@@ -7,14 +7,14 @@ import jax.numpy as jnp
 from kvwall.spaces.units import Count, Ratio, Tokens
 
 
-def shared_tokens(context: Tokens, share: Ratio, window: Tokens) -> Tokens:
-    """Tokens of the common prefix that a store holds; a window leaves the prefix behind.
+def shared_tokens(context: Tokens, own: Tokens, share: Ratio, window: Tokens) -> Tokens:
+    """Tokens of the common prefix that a store holds: a share of all but the last `own`; a window moves on.
 
-    >>> float(shared_tokens(1000.0, 0.5, 1e20)), float(shared_tokens(1000.0, 0.5, 600.0))
+    >>> float(shared_tokens(1000.0, 0.0, 0.5, 1e20)), float(shared_tokens(1000.0, 200.0, 0.5, 700.0))
     (500.0, 100.0)
     """
     left_behind = jnp.maximum(context - window, 0.0)
-    return jnp.maximum(share * context - left_behind, 0.0)
+    return jnp.maximum(share * jnp.maximum(context - own, 0.0) - left_behind, 0.0)
 
 
 def copies(group: Count, sequences: Count) -> Count:

@@ -47,6 +47,10 @@ class Load:
     micro: Count
     """Micro-batches of the pipeline."""
 
+    def prompts_of(self, rank_sequences: Count) -> Count:
+        """Prompts that an attention rank with so many sequences prefills meanwhile."""
+        return self.arriving * (rank_sequences / self.active)
+
     @property
     def uneven(self) -> Ratio:
         """Sequences of the fullest rank over the mean."""
@@ -113,7 +117,7 @@ def evaluate_step(design: Design) -> Step:
     prompt = prefill.prompt_of(design, cache, design.prefix.hit_rate)
     ledger = ledger_of(design, load, cache, prompt)
     times = times_of(design, load, ledger, prompt)
-    held = memory.memory_of(design, cache, load.resident, load.rank_sequences)
+    held = memory.memory_of(design, cache, load.resident)
     return Step(load, ledger, held, times, time.step_time(times, design.placement.link_overlap))
 
 
@@ -148,11 +152,11 @@ def ledger_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Promp
     """Bytes and FLOP of one step."""
     work, layout = design.workload, design.parallel
     context = evaluated_context(design)
-    kv_read = load.mean_sequences * cache.read(context)
+    kv_read = load.mean_sequences * cache.read(context, work.output_tokens / 2)
     kv_written = load.mean_sequences * cache.written(load.scored)
     streamed = tiers.streamed_fraction(design.placement)
     layers_read, ends_read = weights_streamed(design, load)
-    rank_tokens = load.rank_sequences * load.scored + load.arriving * prompt.tokens / layout.attention_data
+    rank_tokens = load.rank_sequences * load.scored + load.prompts_of(load.rank_sequences) * prompt.tokens
     share = parallel.pipelined(
         parallel.layers_of_stage(design.model.layers, layout.pipeline), 1.0, load.micro, layout.pipeline
     )
@@ -164,7 +168,9 @@ def ledger_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Promp
         ends_read=ends_read,
         kv_read=kv_read,
         kv_written=kv_written,
-        kv_stored=work.batch / layout.attention_data * cache.stored(work.context + work.output_tokens),
+        kv_stored=work.batch
+        / layout.attention_data
+        * cache.stored(work.context + work.output_tokens, work.output_tokens),
         tier_read=streamed * kv_read,
         kv_in_hbm=(1 - streamed) * kv_read + kv_written + load.arriving / layout.attention_data * prompt.kv_bytes,
         sent=collectives.sent_in_step(design, rank_tokens, load.tokens, share),
@@ -209,7 +215,7 @@ def flop_of(
     layers = compute.added(
         compute.layers_flop(model, bits.weight_bits, bits.activation_bits, tokens),
         compute.split_by_format(rank_sequences * passes / attending * of_token, operand, bits.activation_bits),
-        compute.times(load.arriving / layout.attention_data, prompt.flop),
+        prompt.flop(load.prompts_of(rank_sequences), load.arriving, hot),
     )
     scored = load.active * (load.scored + drafted) / stage
     return layers, compute.head_flop(model, bits.weight_bits, bits.activation_bits, scored)

@@ -39,7 +39,12 @@ def active_sequences(batch: Count, placement: Placement) -> Count:
     >>> float(active_sequences(64.0, half))
     32.0
     """
-    return batch * jnp.where(placement.parked, 1 - placed_fraction(placement), 1.0)
+    return batch * active_share(placement)
+
+
+def active_share(placement: Placement) -> Ratio:
+    """Share of the sequences that decode."""
+    return jnp.where(placement.parked, 1 - placed_fraction(placement), 1.0)
 
 
 def slowest_transfer(size: Bytes, placement: Placement, chip: HardwareColumns) -> Seconds:
