@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.oracle_given import AxisValue, Given, Routed, Store
-from tests.oracle_kv import reserved, stored
+from tests.oracle_kv import Shared, reserved, stored
 from tests.oracle_memory import Memory
 from tests.oracle_prefill import Prefill
 from tests.oracle_time import Step, crossover
@@ -119,15 +119,15 @@ def oracle(
         return {"status": "layout"}
     step, memory = Step(design), Memory(design)
     context, batch = design.axis("context"), design.axis("batch")
-    length, copies = context + design.axis("output_tokens"), design.copies(design.on_rank(batch))
+    output, copies = design.axis("output_tokens"), design.copies(design.on_rank(batch))
     all_ranks = design.rank_devices * batch
     return {
         **speed(step),
         **first_token(step),
         "weight_bytes_read": step.replica_weights,
         "kv_bytes_read": step.replica_kv(step.kv_read),
-        "kv_bytes_stored": all_ranks * stored(design, length, copies),
-        "kv_bytes_reserved": all_ranks * reserved(design, length, copies),
+        "kv_bytes_stored": all_ranks * stored(design, context + output, Shared(copies, output)),
+        "kv_bytes_reserved": all_ranks * reserved(design, context, copies),
         "memory_margin": memory.margin(context, batch),
         "max_batch": memory.max_batch,
         "max_context": memory.max_context,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tests.oracle_given import Given, Store
 
@@ -48,10 +48,15 @@ def entries_bytes(given: Given, store: Store, entries: float) -> float:
     return bits / 8
 
 
-def old_entry_bytes(given: Given, store: Store) -> float:
-    """Bytes of one quantized entry."""
-    bits = 16.0 * store.rope_dim
-    return (bits + sum(count * quantized_bits(given, payload) for payload, count in elements(given, store))) / 8
+def oldest_bytes(given: Given, store: Store, entries: float, shared: float) -> float:
+    """Bytes of the oldest `shared` of so many entries: all that the younger ones do not take."""
+    plain = min(given.axis("residual_window") / store.stride, entries)
+    young = entries - shared
+    bits = 16.0 * store.rope_dim * shared
+    for payload, count in elements(given, store):
+        new = max(plain - young, 0.0)
+        bits += count * (new * max(16.0, payload) + (shared - new) * quantized_bits(given, payload))
+    return bits / 8
 
 
 def beside_bytes(given: Given, store: Store) -> float:
@@ -92,11 +97,11 @@ def entries_read(given: Given, store: Store, context: float) -> float:
     return chosen if store.top_k is None else min(chosen, store.top_k)
 
 
-def entries_shared(given: Given, store: Store, context: float) -> float:
-    """Of the entries held, those of the common prefix."""
-    if context <= 0:
+def entries_shared(given: Given, store: Store, context: float, own: float) -> float:
+    """Of the entries held, those of the common prefix; the last `own` tokens are not of the prompt."""
+    prefix = given.axis("prefix_share") * max(context - own, 0.0)
+    if prefix == 0:
         return 0.0
-    prefix = given.axis("prefix_share") * context
     if store.evictable:
         return prefix / context * kept(given, context) / store.stride
     gone = 0.0 if store.window is None else max(context - store.window, 0.0)
@@ -104,6 +109,14 @@ def entries_shared(given: Given, store: Store, context: float) -> float:
 
 
 # Bytes of a sequence
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A prefix of which so many sequences have one copy; the last `own` tokens of each are its own."""
+
+    copies: float
+    own: float
 
 
 def draft_layers(given: Given, passes: float) -> float:
@@ -116,48 +129,40 @@ def states(given: Given) -> float:
     return sum(store.layers * store.state_bytes for store in given.stores) / given.tensor
 
 
-def stored(given: Given, tokens: float, copies: float, stores: tuple[Store, ...] | None = None) -> float:
-    """Bytes a sequence of so many tokens stores, where `copies` sequences have one copy of their prefix."""
+def stored(given: Given, tokens: float, shared: Shared | None = None, page: float = 1) -> float:
+    """Bytes a sequence of so many tokens stores, windows of whole pages; of what is shared, its part of the copy."""
     total = 0.0
-    for store in given.stores if stores is None else stores:
-        held, shared = entries_held(given, store, tokens), entries_shared(given, store, tokens)
-        beside = beside_bytes(given, store)
-        whole = entries_bytes(given, store, held) + beside * held
-        saved = shared * (old_entry_bytes(given, store) + beside) * (1 - 1 / copies)
-        total += store.layers * (whole - saved)
+    for each in given.stores:
+        store = each if each.window is None else replace(each, window=math.ceil(each.window / page) * page)
+        held, beside = entries_held(given, store, tokens), beside_bytes(given, store)
+        total += store.layers * (entries_bytes(given, store, held) + beside * held)
+        if shared:
+            common = entries_shared(given, store, tokens, shared.own)
+            copied = oldest_bytes(given, store, held, common) + beside * common
+            total -= store.layers * copied * (1 - 1 / shared.copies)
     return total / given.splits * draft_layers(given, min(given.drafted, 1)) + states(given)
 
 
-def reserved(given: Given, tokens: float, copies: float) -> float:
-    """Bytes set apart for a sequence of so many tokens: whole pages, or the longest length at once."""
+def reserved(given: Given, context: float, copies: float) -> float:
+    """Bytes set apart for a sequence of a prompt and its output: whole pages, or the longest length at once."""
+    length, page = context + given.axis("output_tokens"), given.axis("block_size")
     if given.axes["reservation"] == "contiguous":
-        return stored(given, longest(given, tokens), copies)
-    page = given.axis("block_size")
-
-    def paged(length: float) -> float:
-        return math.ceil(length / page) * page
-
-    rounded = tuple(
-        store if store.window is None else replace(store, window=paged(store.window)) for store in given.stores
-    )
-    return stored(given, paged(tokens), copies, rounded)
-
-
-def longest(given: Given, tokens: float) -> float:
-    """The longest sequence that is served; as long as needed where none is stated."""
-    return given.axis("max_model_length") or tokens
+        longest = given.axis("max_model_length") or length
+        return stored(given, longest, Shared(copies, longest - context))
+    paged = math.ceil(length / page) * page
+    return stored(given, paged, Shared(copies, paged - context), page)
 
 
 def read(given: Given, context: float, copies: float) -> float:
     """Bytes a step reads of one sequence of `context` tokens; every reader reads, `copies` share what they have."""
-    total = 0.0
+    total, own = 0.0, given.axis("output_tokens") / 2
     for store in given.stores:
         seen, chosen = entries_seen(given, store, context), entries_read(given, store, context)
-        shared = 0.0 if restarted(store, context) else entries_shared(given, store, context)
+        shared = 0.0 if restarted(store, context) else entries_shared(given, store, context, own)
         beside = beside_bytes(given, store)
         whole = entries_bytes(given, store, chosen) + beside * seen
         common = chosen * shared / seen if seen > 0 else 0.0
-        saved = (common * old_entry_bytes(given, store) + beside * shared) * (1 - 1 / copies)
+        saved = (oldest_bytes(given, store, chosen, common) + beside * shared) * (1 - 1 / copies)
         total += store.layers * store.readers * (whole - saved)
     return total / given.splits * draft_layers(given, given.drafted) + states(given)
 
@@ -191,4 +196,4 @@ def written_by_step(given: Given) -> float:
 def found_by_step(given: Given) -> float:
     """KV bytes of the prompts that arrive in a sequence's place which are found cached, and read once."""
     cached = given.axis("context") - given.new_prompt
-    return given.arrivals * stored(given, cached, 1.0) if cached > 0 else 0.0
+    return given.arrivals * stored(given, cached) if cached > 0 else 0.0

@@ -38,10 +38,10 @@ class Memory:
         if capacity is None:
             return None
         held = given.on_rank(batch)
-        each = reserved(given, context + given.axis("output_tokens"), given.copies(held))
+        each = reserved(given, context, given.copies(held))
         body, end = self.resting
         used = given.fullest(body + (1 - given.outside) * held * each, end)
-        used += given.on_rank(given.decoding(batch)) * self.activations
+        used += given.decoding(held) * self.activations
         utilisation = 1.0 if given.axes["utilisation"] is None else given.axis("utilisation")
         left = [utilisation * capacity - used]
         for tier, fraction in given.placed.items():

@@ -25,14 +25,14 @@ class Prefill:
 
     def work(self, new: float) -> Pass:
         """The last `new` tokens of the prompt as one pass."""
-        return Pass(new, new * self.given.ranks, self.given.ranks, prompt_attention_flop(self.given, self.context - new, self.context))
+        return Pass(new, new, 1.0, prompt_attention_flop(self.given, self.context - new, self.context))
 
     def seconds(self, new: float) -> float:
         """Time of the last `new` tokens, with what is before them cached in HBM."""
         given, cached = self.given, self.context - new
         moved = body_read(given, new) + head(given) + rows(given, new) + written(given, new)
         if cached > 0:
-            moved += stored(given, cached, 1.0)
+            moved += stored(given, cached)
         times = [moved / (given.hardware["memory_bandwidth"] or math.nan)]
         for form, (body, end) in flop(given, self.work(new), hottest_rank(given)).items():
             times.append((body + end) / (peak(given, form) or math.nan))
@@ -50,7 +50,7 @@ class Prefill:
         if not given.parked or not given.placed:
             return quick
         cached = self.context - given.new_prompt
-        held = stored(given, cached, 1.0) if cached > 0 else 0.0
+        held = stored(given, cached) if cached > 0 else 0.0
         reload = max(fraction * held / (step.link(tier) or math.nan) for tier, fraction in given.placed.items())
         overlap = given.axis("link_overlap")
         return min(self.seconds(self.context), max(quick, overlap * reload) + (1 - overlap) * reload)
@@ -58,7 +58,7 @@ class Prefill:
     @property
     def sequence_bytes(self) -> float:
         """Bytes of the whole sequence on a device."""
-        return stored(self.given, self.context, 1.0)
+        return stored(self.given, self.context)
 
     @property
     def break_even_bandwidth(self) -> float:

@@ -183,6 +183,22 @@ def exchange(given: Given, members: float, message: float) -> Sent:
     return Sent(inside, message * (domains - 1) / domains / size)
 
 
+def to_experts(given: Given, message: float) -> Sent:
+    """What is sent to the expert ranks of a stage: those that fit into a domain are near."""
+    ranks, size = given.expert_ranks, domain(given)
+    if ranks == 1:
+        return Sent()
+    group = given.stage_devices / ranks
+    near = 1
+    while near < ranks and (near + 1) * group <= size:
+        near += 1
+    inside = message * (near - 1) / near
+    if given.stage_devices <= size:
+        return Sent(inside)
+    domains = math.ceil(given.stage_devices / size)
+    return Sent(inside, message * (domains - 1) / domains / size)
+
+
 def layer_collectives(given: Given, on_rank: float, together: float) -> Sent:
     """What all decoder layers send for so many tokens of the worst rank, of the replica."""
     one, activation = given.routed, given.axis("activation_bits") / 8
@@ -193,7 +209,7 @@ def layer_collectives(given: Given, on_rank: float, together: float) -> Sent:
     sent += dense.times(2 * reduces * (given.layers - expert_layers))
     if one:
         visited = 1 - (1 - min(hottest_rank(given) / given.expert_ranks, 1)) ** one.active
-        each = exchange(given, given.expert_ranks, token * together)
+        each = to_experts(given, token * together)
         each += exchange(given, given.stage_devices / given.expert_ranks, token * together)
         sent += each.times(2 * reduces * one.layers * visited)
     if given.splits > 1:
