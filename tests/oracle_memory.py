@@ -79,7 +79,15 @@ class Memory:
     @property
     def max_context(self) -> float | None:
         """Most tokens at this batch that are served and fit."""
-        batch, stated = self.given.axis("batch"), self.given.axis("max_model_length")
-        most = math.inf if stated == 0 else stated - self.given.axis("output_tokens")
-        found = self.largest(lambda tokens: self.margin(tokens, batch))
-        return None if found is None else max(min(found, most), 0.0)
+        batch, stated, output = (self.given.axis(name) for name in ("batch", "max_model_length", "output_tokens"))
+        # A last page that is full takes no more than one that is begun, and more of it may be shared: whole pages.
+        page = 1.0 if self.given.axes["reservation"] == "contiguous" else self.given.axis("block_size")
+        before = output // page
+
+        def tokens(pages: float) -> float:
+            return (before + pages) * page - output
+
+        found = self.largest(lambda pages: self.margin(tokens(pages), batch))
+        if not found:
+            return found
+        return max(min(tokens(found), stated - output if stated else math.inf), 0.0)
