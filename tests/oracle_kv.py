@@ -99,7 +99,7 @@ def entries_read(given: Given, store: Store, context: float) -> float:
 
 def entries_shared(given: Given, store: Store, context: float, own: float) -> float:
     """Of the entries held, those of the common prefix; the last `own` tokens are not of the prompt."""
-    prefix = given.axis("prefix_share") * max(context - own, 0.0)
+    prefix = min(given.axis("prefix_share") * max(context - own, 0.0), context)
     if prefix == 0:
         return 0.0
     if store.evictable:

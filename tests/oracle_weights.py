@@ -57,7 +57,7 @@ def experts_met(given: Given, tokens: float) -> float:
         return one.experts
     once = 1 - one.active / one.experts
     skew, misses = given.axis("expert_skew"), -(max(tokens, 1.0) - 1) * math.log(once)
-    others = math.exp(-misses) if skew == 0 else (1 + skew * misses) ** (-1 / skew)
+    others = math.exp(-misses if skew == 0 else -math.log1p(skew * misses) / skew)
     return one.experts * (1 - once * others)
 
 
