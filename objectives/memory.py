@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 
-from kvwall.objectives import inverse, paging, parallel, prefix, tiers, weights
+from kvwall.objectives import engine_memory, inverse, paging, parallel, prefix, tiers, weights
 from kvwall.objectives.kv import BITS_PER_BYTE, Cache
 from kvwall.spaces.design import NO_LIMIT, Design, ModelColumns
 from kvwall.spaces.units import Bits, Bytes, Count, Flag, Ratio, Tokens
@@ -49,7 +49,9 @@ class Memory:
     """Per sequence."""
     margin: Bytes
     room: Bytes
-    """Usable device memory less weights."""
+    """Device memory for KV and, with the ideal engine, activations."""
+    pool: Bytes
+    """Device memory for KV."""
     max_batch: Count
     max_context: Tokens
 
@@ -99,7 +101,7 @@ def sequences_of(cache: Cache, design: Design) -> Sequences:
     end = work.context + work.output_tokens
 
     def reserved(saving: Ratio) -> Bytes:
-        return paging.reserved(replace(cache, stored_saving=saving), design.paging, end, work.output_tokens)
+        return engine_memory.reserved(design, replace(cache, stored_saving=saving), end, work.output_tokens)
 
     full = prefix.saving(jnp.maximum(group, 1.0))
     alone, grouped = reserved(0.0), reserved(full)
@@ -117,12 +119,6 @@ def stored_weights(design: Design) -> tuple[Bytes, Bytes]:
     return layers, jnp.where(layout.pipeline > 1, jnp.maximum(last, table), last + table)
 
 
-def usable(design: Design) -> Bytes:
-    """Device memory that may be used."""
-    fraction = jnp.where(design.utilisation > 0, design.utilisation, 1.0)
-    return fraction * design.hardware.memory_capacity
-
-
 def places(design: Design, beside: Bytes) -> tuple[tuple[Flag, Place], ...]:
     """Every place that holds KV, and whether it does: device memory of two kinds of stages, then tiers of known size.
 
@@ -134,8 +130,8 @@ def places(design: Design, beside: Bytes) -> tuple[tuple[Flag, Place], ...]:
     most, fewest = jnp.ceil(count / stages) / count, jnp.floor(count / stages) / count
     in_hbm = jnp.maximum(1 - tiers.placed_fraction(design.placement), 0.0)
     fraction = jnp.where(several, fewest, 1.0)
-    last = Place(usable(design) - (layers * fraction + end), in_hbm * fraction, beside)
-    middle = Place(usable(design) - layers * most, in_hbm * most, beside)
+    last = Place(engine_memory.pool_of(design, layers * fraction + end), in_hbm * fraction, beside)
+    middle = Place(engine_memory.pool_of(design, layers * most), in_hbm * most, beside)
     share = parallel.layers_of_stage(count, stages)
     held = [
         (jnp.logical_and(placed > 0, tier.capacity < NO_LIMIT), Place(tier.capacity, placed * share, 0.0))
@@ -155,8 +151,9 @@ def memory_of(design: Design, cache: Cache, resident: Count) -> Memory:
     model, work = design.model, design.workload
     stage = parallel.stage_devices(design.parallel)
     each = activation_bytes(model, design.precision.activation_bits, stage)
-    reserved = paging.reserved(cache, design.paging, work.context + work.output_tokens, work.output_tokens)
-    there = places(design, each * tiers.active_share(design.placement))
+    reserved = engine_memory.reserved(design, cache, work.context + work.output_tokens, work.output_tokens)
+    beside = jnp.where(engine_memory.starts_up(design), 0.0, each * tiers.active_share(design.placement))
+    there = places(design, beside)
     sequences = sequences_of(cache, design)
     margins = [jnp.where(holds, memory_margin(place, resident, reserved), NO_LIMIT) for holds, place in there]
     batches = [jnp.where(holds, most_sequences(place, sequences), NO_LIMIT) for holds, place in there]
@@ -167,7 +164,8 @@ def memory_of(design: Design, cache: Cache, resident: Count) -> Memory:
         reserved=reserved,
         activations=each,
         margin=_least(margins),
-        room=usable(design) - held,
+        room=engine_memory.pool_of(design, held),
+        pool=_least([jnp.where(holds, place.room - resident * place.beside, NO_LIMIT) for holds, place in there[:2]]),
         max_batch=design.parallel.attention_data * _least(batches),
         max_context=max_context(design, cache, there, resident),
     )
@@ -182,12 +180,13 @@ def max_context(design: Design, cache: Cache, there: tuple[tuple[Flag, Place], .
         limited = jnp.logical_or(place.share > 0, place.room >= resident * place.beside)
         room = jnp.where(limited, NO_LIMIT, 0.0)  # without KV here only the rest must fit
         rooms.append(jnp.where(counts, room_per_sequence(safe, resident), jnp.where(holds, room, NO_LIMIT)))
-    size = _least(rooms)
+    size = _least(rooms) / engine_memory.overhead(design, cache)
     output = design.workload.output_tokens
-    fitting = inverse.context_stored_in(size, paging.paged(cache, design.paging), output)
+    own_blocks = engine_memory.paging_of(design)
+    fitting = inverse.context_stored_in(size, paging.paged(cache, own_blocks), output)
     fitting = jnp.where(size >= NO_LIMIT, jnp.inf, fitting)
     whole = cache.stored(design.paging.max_model_length, output)
-    longest = paging.longest_reserved_in(fitting, whole, size, design.paging)
+    longest = paging.longest_reserved_in(fitting, whole, size, own_blocks)
     return jnp.maximum(jnp.floor(longest - output), 0.0)
 
 

@@ -7,7 +7,21 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from kvwall.objectives import collectives, cost, energy, kv, parallel, prefill, quality, status, tiers, time, wall
+from kvwall.objectives import (
+    collectives,
+    cost,
+    energy,
+    engine_memory,
+    kv,
+    parallel,
+    pool,
+    prefill,
+    quality,
+    status,
+    tiers,
+    time,
+    wall,
+)
 from kvwall.objectives.compute import ffn_format_bits, uses_4_bit, uses_16_bit
 from kvwall.objectives.step import Step
 from kvwall.spaces.design import Design
@@ -85,6 +99,34 @@ def max_batch(design: Design, step: Step) -> Count:
 def max_context(design: Design, step: Step) -> Tokens:
     """Longest context that fits at this batch; infinite where KV in HBM does not grow."""
     return step.memory.max_context
+
+
+def kv_pool_bytes(design: Design, step: Step) -> Bytes:
+    """Memory for KV on the fullest device, once weights and activations are in."""
+    return step.memory.pool
+
+
+def kv_pool_blocks(design: Design, step: Step) -> Count:
+    """Blocks of the KV pool."""
+    return pool.pool_blocks(step.memory.pool, engine_memory.layout_of(design))
+
+
+def kv_pool_tokens(design: Design, step: Step) -> Tokens:
+    """Tokens of the KV pool, as the engine counts them."""
+    longest = engine_memory.startup_of(design).max_model_length
+    blocks = kv_pool_blocks(design, step)
+    return pool.pool_tokens(design.engine, blocks, engine_memory.layout_of(design), longest)
+
+
+def max_concurrency(design: Design, step: Step) -> Count:
+    """Requests of the longest length that the KV pools of all attention ranks hold, not rounded."""
+    longest = engine_memory.startup_of(design).max_model_length
+    own = longest - design.workload.context
+    whole = engine_memory.reserved(design, step.ledger.cache, longest, own)
+    in_hbm = jnp.maximum(1 - tiers.placed_fraction(design.placement), 0.0)
+    on_device = whole * parallel.layers_of_stage(design.model.layers, design.parallel.pipeline) * in_hbm
+    ranks = design.parallel.attention_data
+    return ranks * jnp.maximum(step.memory.pool, 0.0) / jnp.where(on_device > 0, on_device, 1.0)
 
 
 def messages_per_step(design: Design, step: Step) -> Count:

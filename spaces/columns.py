@@ -33,9 +33,12 @@ from kvwall.spaces.design import (
     Tier,
     Workload,
 )
+from kvwall.spaces.engine_states import state_columns
+from kvwall.spaces.engines import load_engine
 from kvwall.spaces.errors import Faults, InputError
 from kvwall.spaces.figures import Figure
 from kvwall.spaces.hardware import Hardware, load_hardware
+from kvwall.spaces.labels import usable_memory
 from kvwall.spaces.models.layers import Experts as RoutedExperts
 from kvwall.spaces.models.layers import LayerGroup, Model
 from kvwall.spaces.models.load import load_model
@@ -170,6 +173,7 @@ class Columns:
             axis: np.array([value == true for value in space.values(axis)])
             for axis, (_, _, true) in FLAG_FIELDS.items()
         }
+        self._engine = _stack([load_engine(str(name)).columns for name in space.values("engine")])
         self._quality = catalogue.quality
         self._codes = {
             "quantizer": np.array([QUANTIZERS.index(str(v)) for v in space.values("quantizer")]),
@@ -198,6 +202,7 @@ class Columns:
             model=jax.tree.map(lambda leaf: _take(leaf, at("model")), self._model),
             hardware=jax.tree.map(lambda leaf: _take(leaf, at("hardware")), self._hardware),
             **{name: kind(**fields_of(name)) for name, kind in _RECORDS.items()},
+            engine=jax.tree.map(lambda leaf: _take(leaf, at("engine")), self._engine),
             utilisation=number("utilisation"),
             usd_per_second=jax.tree.map(
                 lambda leaf: _take(leaf, at("hardware"), _take(self._codes["price_basis"], at("price_basis"))),
@@ -266,6 +271,7 @@ def _model_numbers(model: Model, groups: int) -> ModelColumns:
         router=matrices("router"),
         head=matrices("head"),
         experts=_expert_numbers(model.experts or _NO_EXPERTS),
+        states=state_columns(model.groups, groups),
         groups=_group_numbers([*model.groups, *[_NO_LAYERS] * (groups - len(model.groups))]),
     )
 
@@ -307,6 +313,7 @@ def _group_numbers(groups: Sequence[LayerGroup]) -> Groups:
 def _hardware_numbers(chip: Hardware) -> HardwareColumns:
     return HardwareColumns(
         memory_capacity=np.float64(chip.memory_capacity.value),
+        reported_capacity=np.float64(_reported(chip)),
         memory_bandwidth=np.float64(chip.memory_bandwidth.value),
         bf16_flops=_sourced(chip.bf16_flops),
         fp8_flops=_sourced(chip.fp8_flops or chip.int8_ops),
@@ -322,6 +329,12 @@ def _hardware_numbers(chip: Hardware) -> HardwareColumns:
         memory_energy=_sourced(chip.memory_energy),
         flop_energy=_sourced(chip.flop_energy),
     )
+
+
+def _reported(chip: Hardware) -> float:
+    """Memory that the driver reports; the stated capacity where the user assumes one or no source tells."""
+    reported = None if "memory_capacity" in chip.assumed else usable_memory(chip.name)
+    return reported if reported is not None else chip.memory_capacity.value
 
 
 def _tier(chip: Hardware, name: str) -> Tier:

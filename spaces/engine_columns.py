@@ -18,6 +18,8 @@ from kvwall.spaces.units import Bits, Bytes, Count, Ratio, Tokens
 class EngineColumns:
     """One engine in one band of versions. Values and sources are in its file, `catalog/engines/<name>.toml`."""
 
+    starts_up: Ratio
+    """1: a program that sees the memory its driver reports, profiles its activations and lays blocks out; 0: ideal."""
     utilisation: Ratio
     """Memory fraction where none is asked for."""
     after_load: Ratio

@@ -12,7 +12,7 @@ import numpy as np
 
 from kvwall.objectives import pages, pool, startup, weights
 from kvwall.spaces.columns import Catalogue, Columns, load_catalogue
-from kvwall.spaces.design import ModelColumns
+from kvwall.spaces.design import ModelColumns, Parallel
 from kvwall.spaces.engine_columns import CacheBits, EngineColumns, Startup, StateColumns
 from kvwall.spaces.engine_states import state_columns
 from kvwall.spaces.models.layers import LayerGroup, Model
@@ -142,10 +142,10 @@ def _predict(
 def device_weights(model: ModelColumns, start: Startup, stages: Any, shards: Any) -> Any:
     """Bytes of the weights on the fullest device: its stage's layers, and the head or the input table at an end."""
     devices = start.tensor_parallel
-    head = model.head.elements * model.head.native_bits / 8 / devices
-    table = weights.embedding_table_bytes(model, devices)
+    layout = Parallel(tensor=devices, pipeline=1.0, context=1.0, attention_data=1.0, expert=1.0)
+    head, table = weights.head_bytes(model, 0.0, devices), weights.embedding_table_bytes(model, devices)
     experts = weights.expert_bytes(model.experts, 0.0, model.experts.routed, devices) / shards
-    layers = weights.matrix_bytes(model, 0.0, devices) - head + experts
+    layers = weights.layer_bytes(model, 0.0, layout) + experts
     whole = jnp.where(model.layers > 0, jnp.ceil(model.layers / stages) / jnp.maximum(model.layers, 1.0), 1.0)
     whole = whole + start.draft_layers / jnp.maximum(model.layers, 1.0)
     ends = jnp.where(stages > 1, jnp.maximum(head, table), head + table)
