@@ -67,9 +67,7 @@ WORDS: dict[str, AxisValue] = {"weight_bits": None, "max_model_length": 0, "util
 IGNORED = {"model", "hardware", "engine", "quantizer", "evictor", "question_visible", "price_basis"}
 
 
-def given(
-    model: Mapping[str, Any], hardware: Mapping[str, float | None], axes: Mapping[str, AxisValue]
-) -> Given:
+def given(model: Mapping[str, Any], hardware: Mapping[str, float | None], axes: Mapping[str, AxisValue]) -> Given:
     """A design with axes that are not given neutral; `context` is required, an unknown axis a KeyError."""
     unknown = set(axes) - set(NEUTRAL) - IGNORED - {"context"}
     if unknown:

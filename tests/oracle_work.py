@@ -133,9 +133,7 @@ def flop(given: Given, done: Pass, hottest: float = 1.0) -> dict[str, tuple[floa
         "routed": done.together / given.stage_devices * hottest,
         "head": done.scored / given.stage_devices,
     }
-    work = [
-        (weight_format(given, kind), 2 * count * tokens[kind], kind) for kind, count in multiplied(given).items()
-    ]
+    work = [(weight_format(given, kind), 2 * count * tokens[kind], kind) for kind, count in multiplied(given).items()]
     work.append((attention_format(given), done.attention / given.rank_devices, "attention"))
     total: dict[str, tuple[float, float]] = {}
     for form, each, kind in work:

@@ -10,6 +10,7 @@ import pytest
 from tests.oracle import Routed, Store, oracle
 from tests.oracle_cases import B200, CHIP, FULL, LATENT, PAPER, STATE, TINY, WINDOW, kv_bytes, number, tiny
 
+
 @pytest.mark.parametrize(("batch", "tokens"), [(1, 427246), (32, 13351)])
 def test_paper_crossover(batch: int, tokens: int) -> None:
     result = oracle(PAPER, B200, {"context": 128_000, "batch": batch})
