@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -187,14 +186,14 @@ def test_crossover(laws: Evaluation, cases: list[Case], consistent: np.ndarray, 
 
 def test_break_even_context(laws: Evaluation, cases: list[Case], bound: float) -> None:
     """The same context, within rounding of the larger of the two times per token that are subtracted."""
-    expected, met = column(cases, "break_even_context"), set()
+    expected = column(cases, "break_even_context")
     for index in np.flatnonzero(~np.isnan(expected)):
         here, there = float(laws.metrics["break_even_context"][index]), float(expected[index])
         linear, quadratic = Prefill(cases[index].given).growth
-        met.add("never" if math.isinf(there) else "always" if there == 0 else "some")
         loose = math.inf if quadratic == 0 else bound * linear / quadratic
         assert math.isclose(here, there, rel_tol=2 * bound, abs_tol=loose), (index, here, there)
-    assert met == {"never", "always", "some"}
+    assert np.any(expected == 0)
+    assert np.any(expected > 0)
 
 
 def test_regime_distance(laws: Evaluation, cases: list[Case], bound: float) -> None:
