@@ -13,8 +13,8 @@ from kvwall.spaces.units import Bytes, Ratio, Tokens
 
 _KINKS_PER_GROUP = 4
 """Where the bytes of one group of stores bend: pinned tokens, residual window, window, top-k."""
-_KINKS_OF_PREFIX = 3
-"""And with a common prefix: its start, where it leaves the residual window, where it leaves a window."""
+_KINKS_OF_PREFIX = 5
+"""And with a common prefix: its start, its sinks, where it leaves the residual window, the recent tokens, a window."""
 
 _JUST_PAST = 1e-6
 """Relative distance that tells two sides of a bend apart in float32."""
@@ -91,7 +91,8 @@ def upward_bends(cache: Cache, read_fraction: Ratio, own: Tokens) -> tuple[Token
     """Contexts just past which a token costs more: a full residual window, where scales make it the smaller part.
 
     Stores without eviction first, then those that evict and are read in part; the same where a common prefix leaves
-    the residual window. 1 token, where nothing bends, for every sensible format.
+    the residual window: 1 token, where nothing bends, for every sensible format. And where a prefix is longer than the
+    sinks, as only a part of what it adds is kept.
     """
     window, pinned = cache.residual_window, cache.pinned
     kept = window / read_fraction
@@ -99,7 +100,10 @@ def upward_bends(cache: Cache, read_fraction: Ratio, own: Tokens) -> tuple[Token
     upward = jnp.any(cache.entry > cache.full_entry, axis=0)
     apart = jnp.where(cache.prefix_share < 1, 1 - cache.prefix_share, 1.0)
     starts = (window, evicted, *((each - cache.prefix_share * own) / apart for each in (window, evicted)))
-    return tuple(jnp.where(upward, jnp.maximum(start, 1.0) * (1 + _JUST_PAST), 1.0) for start in starts)
+    shared = jnp.where(cache.prefix_share > 0, cache.prefix_share, 1.0)
+    past_sinks = jnp.where(cache.sinks > 0, own + cache.sinks / shared, 1.0)
+    bends = (*(jnp.where(upward, start, 1.0) for start in starts), past_sinks)
+    return tuple(jnp.maximum(bend, 1.0) * (1 + _JUST_PAST) for bend in bends)
 
 
 def _only_store_filled(size: Bytes, cache: Cache) -> Tokens:

@@ -112,7 +112,9 @@ class Cache:
     """Per group and entry, what tells which entries to read: a sparse index, and page metadata of read sparsity."""
     residual_window: Tokens
     retention: Ratio
+    sinks: Tokens
     pinned: Tokens
+    """Sinks and recent tokens."""
     read_fraction: Ratio
     prefix_share: Ratio
     stored_saving: Ratio
@@ -134,8 +136,10 @@ class Cache:
 
     def shared_entries(self, context: Tokens, own: Tokens) -> Count:
         """Per group, held entries that belong to a common prefix; the last `own` tokens are of no prompt."""
-        tokens = prefix.shared_tokens(context, own, self.prefix_share, self.groups.window)
-        return entries(tokens, self.kept_fraction(context), self.groups)
+        groups = self.groups
+        tokens = prefix.shared_tokens(context, own, self.prefix_share, groups.window)
+        kept = prefix.kept_of_prefix(tokens, context, self.retention, self.sinks, self.pinned - self.sinks)
+        return jnp.where(groups.evictable, kept, tokens) / groups.stride
 
     def spared(self, shared: Count, held: Count) -> Bytes:
         """Per group, bytes of `shared` entries, the oldest of `held`: those of the residual window are at 16 bits."""
@@ -216,6 +220,7 @@ def cache_of(design: Design, resident: Count, active: Count) -> Cache:
         guide=index_bytes(groups) + metadata,
         residual_window=form.residual_window,
         retention=design.eviction.retention,
+        sinks=design.eviction.sink_tokens,
         pinned=design.eviction.sink_tokens + design.eviction.recent_tokens,
         read_fraction=read_fraction,
         prefix_share=prefixes.share,

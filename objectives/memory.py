@@ -52,6 +52,7 @@ class Memory:
     """Device memory for KV and, with the ideal engine, activations."""
     pool: Bytes
     """Device memory for KV."""
+    max_concurrency: Count
     max_batch: Count
     max_context: Tokens
 
@@ -84,6 +85,18 @@ def most_sequences(place: Place, sequences: Sequences) -> Count:
     fewer = jnp.minimum(jnp.where(own > 0, some, NO_LIMIT), sequences.group)
     shares = jnp.logical_and(sequences.group > 1, grouped < sequences.group)
     return jnp.maximum(jnp.where(shares, fewer, grouped), 0.0)
+
+
+def _most_sequences(real: Flag, holds: Flag, place: Place, sequences: Sequences) -> Count:
+    """Sequences that a place limits its device to, if it does: with a real engine activations are not theirs."""
+    limits = jnp.logical_and(holds, jnp.logical_or(jnp.logical_not(real), place.share > 0))
+    safe = replace(place, share=jnp.where(limits, place.share, 1.0))
+    return jnp.where(limits, most_sequences(safe, sequences), NO_LIMIT)
+
+
+def unlimited_to_infinite(real: Flag, number: Count) -> Count:
+    """Infinity for what nothing limits, which only happens with a real engine and all KV in tiers of unknown size."""
+    return jnp.where(jnp.logical_and(real, number >= NO_LIMIT), jnp.inf, number)
 
 
 def room_per_sequence(place: Place, sequences: Count) -> Bytes:
@@ -154,9 +167,10 @@ def memory_of(design: Design, cache: Cache, resident: Count) -> Memory:
     reserved = engine_memory.reserved(design, cache, work.context + work.output_tokens, work.output_tokens)
     beside = jnp.where(engine_memory.starts_up(design), 0.0, each * tiers.active_share(design.placement))
     there = places(design, beside)
-    sequences = sequences_of(cache, design)
+    sequences, ranks = sequences_of(cache, design), design.parallel.attention_data
     margins = [jnp.where(holds, memory_margin(place, resident, reserved), NO_LIMIT) for holds, place in there]
-    batches = [jnp.where(holds, most_sequences(place, sequences), NO_LIMIT) for holds, place in there]
+    real = engine_memory.starts_up(design)
+    batches = [_most_sequences(real, holds, place, sequences) for holds, place in there]
     layers, ends = stored_weights(design)
     held = parallel.worst_stage(layers, ends, 0.0, model.layers, design.parallel.pipeline)
     return Memory(
@@ -166,9 +180,22 @@ def memory_of(design: Design, cache: Cache, resident: Count) -> Memory:
         margin=_least(margins),
         room=engine_memory.pool_of(design, held),
         pool=_least([jnp.where(holds, place.room - resident * place.beside, NO_LIMIT) for holds, place in there[:2]]),
-        max_batch=design.parallel.attention_data * _least(batches),
+        max_concurrency=unlimited_to_infinite(real, ranks * concurrency(design, cache, there)),
+        max_batch=unlimited_to_infinite(real, ranks * _least(batches)),
         max_context=max_context(design, cache, there, resident),
     )
+
+
+def concurrency(design: Design, cache: Cache, there: tuple[tuple[Flag, Place], ...]) -> Count:
+    """Requests of the longest length that an attention rank holds, not rounded."""
+    whole = paging.longest(design.paging, design.workload.context + design.workload.output_tokens)
+    each = engine_memory.reserved(design, cache, whole, whole - design.workload.context)
+    rooms = []
+    for holds, place in there:
+        needed = place.share * each + place.beside
+        some = jnp.logical_and(holds, needed > 0)
+        rooms.append(jnp.where(some, jnp.maximum(place.room, 0.0) / jnp.where(some, needed, 1.0), NO_LIMIT))
+    return _least(rooms)
 
 
 def max_context(design: Design, cache: Cache, there: tuple[tuple[Flag, Place], ...], resident: Count) -> Tokens:

@@ -119,14 +119,8 @@ def kv_pool_tokens(design: Design, step: Step) -> Tokens:
 
 
 def max_concurrency(design: Design, step: Step) -> Count:
-    """Requests of the longest length that the KV pools of all attention ranks hold, not rounded."""
-    longest = engine_memory.startup_of(design).max_model_length
-    own = longest - design.workload.context
-    whole = engine_memory.reserved(design, step.ledger.cache, longest, own)
-    in_hbm = jnp.maximum(1 - tiers.placed_fraction(design.placement), 0.0)
-    on_device = whole * parallel.layers_of_stage(design.model.layers, design.parallel.pipeline) * in_hbm
-    ranks = design.parallel.attention_data
-    return ranks * jnp.maximum(step.memory.pool, 0.0) / jnp.where(on_device > 0, on_device, 1.0)
+    """Requests of the longest length that the fullest device's memory holds, of all attention ranks, not rounded."""
+    return step.memory.max_concurrency
 
 
 def messages_per_step(design: Design, step: Step) -> Count:
@@ -158,7 +152,8 @@ def break_even_context(design: Design, step: Step) -> Tokens:
 
 def arithmetic_intensity(design: Design, step: Step) -> FlopPerByte:
     """FLOP per byte of the step, bytes of all tiers."""
-    return step.ledger.flop / (step.ledger.hbm_bytes + step.ledger.tier_read)
+    over_links = tiers.placed_fraction(design.placement) * step.ledger.spread
+    return step.ledger.flop / (step.ledger.hbm_bytes + over_links)
 
 
 def ridge_point(design: Design, step: Step) -> FlopPerByte:
@@ -177,11 +172,10 @@ def gemm_peak(design: Design) -> FlopPerSecond:
 def energy_per_token(design: Design, step: Step) -> Joules:
     """Energy of traffic and arithmetic per output token, without idle power."""
     chip, ledger = design.hardware, step.ledger
-    streamed = jnp.where(design.placement.parked, 0.0, ledger.kv_read)
     placed = tiers.placed_tiers(design.placement, chip)
     per_device = energy.step_energy(
         (ledger.hbm_bytes, chip.memory_energy.value),
-        *((fraction * streamed, tier.energy.value) for fraction, tier in placed),
+        *((fraction * ledger.spread, tier.energy.value) for fraction, tier in placed),
         (ledger.flop, chip.flop_energy.value),
     )
     return per_device * parallel.stage_devices(design.parallel) / tokens_per_step(design, step)
@@ -235,7 +229,8 @@ def bound_by(design: Design, step: Step) -> Code:
 
 def regime(design: Design, step: Step) -> Code:
     """The regime of the step."""
-    return wall.regime(bound_by(design, step), step.ledger.weights_read, step.ledger.kv_in_hbm)
+    of_fullest = step.ledger.kv_in_hbm * step.load.uneven
+    return wall.regime(bound_by(design, step), step.ledger.weights_read, of_fullest)
 
 
 def design_status(design: Design, step: Step) -> Code:

@@ -40,8 +40,9 @@ def long_enough(paging: Paging, needed: Tokens) -> Flag:
 
 
 def paged(cache: Cache, paging: Paging) -> Cache:
-    """The cache as pages hold it: windows take whole blocks as well."""
-    window = whole_blocks(cache.groups.window, paging.block_size)
+    """The cache as pages hold it: windows take whole blocks as well, unless memory is reserved at once."""
+    block_size = jnp.where(paging.contiguous, 1.0, paging.block_size)
+    window = whole_blocks(cache.groups.window, block_size)
     return replace(cache, groups=replace(cache.groups, window=window))
 
 
@@ -52,7 +53,7 @@ def reserved(cache: Cache, paging: Paging, context: Tokens, own: Tokens) -> Byte
     """
     in_blocks = whole_blocks(context, paging.block_size)
     whole = longest(paging, context)
-    at_once = cache.stored(whole, own + whole - context)
+    at_once = cache.stored(whole, jnp.maximum(own + whole - context, 0.0))
     paged_bytes = paged(cache, paging).stored(in_blocks, own + in_blocks - context)
     return jnp.where(paging.contiguous, at_once, paged_bytes)
 

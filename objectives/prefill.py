@@ -25,8 +25,17 @@ class Prompt:
     """FLOP of every device of a stage: the other matrices but the experts'."""
     routed: ByFormat
     """FLOP of every device of a stage: experts, where they are met evenly."""
-    kv_bytes: Bytes
-    """Written, and read of what was cached."""
+    written: Bytes
+    """KV of the tokens not found cached."""
+    cached: Bytes
+    """KV of those found."""
+    in_hbm: Ratio
+    """Share of what was cached that is read in device memory; the rest comes over the links of tiers."""
+
+    @property
+    def kv_bytes(self) -> Bytes:
+        """KV that moves in device memory."""
+        return self.written + self.in_hbm * self.cached
 
     def flop(self, of_rank: Count, of_replica: Count, hot: Ratio) -> ByFormat:
         """FLOP of a device for so many prompts of its attention rank and of the replica; `hot`: load of its experts."""
@@ -89,7 +98,9 @@ def prompt_of(design: Design, cache: Cache, hit_rate: Ratio) -> Prompt:
         ),
         dense=matrices(0.0, of_stage, 0.0),
         routed=matrices(0.0, 0.0, of_stage),
-        kv_bytes=cache.written(tokens) + jnp.where(cached > 0, cache.alone.stored(cached, 0.0), 0.0),
+        written=cache.written(tokens),
+        cached=jnp.where(cached > 0, cache.alone.stored(cached, 0.0), 0.0),
+        in_hbm=1 - tiers.streamed_fraction(design.placement),
     )
 
 
@@ -114,16 +125,17 @@ def prefill_time(design: Design, cache: Cache, hit_rate: Ratio) -> Seconds:
 
 
 def time_to_first_token(design: Design, cache: Cache) -> Seconds:
-    """Seconds to the first token; cached tokens that are parked in tiers are reloaded, or all computed again if faster.
+    """Seconds to the first token; cached tokens that lie in tiers are loaded, or all computed again if that is faster.
 
-    The reload is hidden behind prefill as far as links overlap.
+    Loading is hidden behind prefill as far as links overlap.
     """
     hit_rate, placement = design.prefix.hit_rate, design.placement
     found = prefill_time(design, cache, hit_rate)
     cached = cache.alone.stored(hit_rate * design.workload.context, 0.0)
-    reload = tiers.slowest_transfer(cached, placement, design.hardware)
-    reloaded = tiers.exposed(found, reload, placement.link_overlap)
-    return jnp.where(placement.parked, jnp.minimum(reloaded, prefill_time(design, cache, 0.0)), found)
+    load = tiers.slowest_transfer(cached, placement, design.hardware)
+    loaded = tiers.exposed(found, load, placement.link_overlap)
+    away = jnp.logical_and(tiers.placed_fraction(placement) > 0, hit_rate > 0)
+    return jnp.where(away, jnp.minimum(loaded, prefill_time(design, cache, 0.0)), found)
 
 
 def compute_parts(design: Design, cache: Cache) -> tuple[Seconds, Seconds]:
