@@ -97,13 +97,19 @@ def entries_read(given: Given, store: Store, context: float) -> float:
     return chosen if store.top_k is None else min(chosen, store.top_k)
 
 
+def kept_of_first(given: Given, first: float, context: float) -> float:
+    """Of the first so many of `context` tokens, those that eviction leaves: all sinks, all recent ones, some between."""
+    start = min(given.axis("sink_tokens"), context)
+    end = max(context - given.axis("recent_tokens"), start)
+    sinks, recent = min(first, start), max(first - end, 0.0)
+    return sinks + recent + given.axis("retention") * (first - sinks - recent)
+
+
 def entries_shared(given: Given, store: Store, context: float, own: float) -> float:
     """Of the entries held, those of the common prefix; the last `own` tokens are not of the prompt."""
-    prefix = min(given.axis("prefix_share") * max(context - own, 0.0), context)
-    if prefix == 0:
-        return 0.0
+    prefix = given.axis("prefix_share") * max(context - max(own, 0.0), 0.0)
     if store.evictable:
-        return prefix / context * kept(given, context) / store.stride
+        return kept_of_first(given, prefix, context) / store.stride
     gone = 0.0 if store.window is None else max(context - store.window, 0.0)
     return max(prefix - gone, 0.0) / store.stride
 
@@ -194,6 +200,16 @@ def written_by_step(given: Given) -> float:
 
 
 def found_by_step(given: Given) -> float:
-    """KV bytes of the prompts that arrive in a sequence's place which are found cached, and read once."""
+    """KV bytes of the prompts that arrive in a sequence's place which are found cached, and moved once."""
+    return given.arrivals * found(given)
+
+
+def found(given: Given) -> float:
+    """KV bytes of the part of a prompt that is found cached."""
     cached = given.axis("context") - given.new_prompt
-    return given.arrivals * stored(given, cached) if cached > 0 else 0.0
+    return stored(given, cached) if cached > 0 else 0.0
+
+
+def in_hbm(given: Given) -> float:
+    """Share of the KV that is read from HBM by what decodes; parked sequences have come back before."""
+    return 1.0 if given.parked else 1 - given.outside

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from tests.oracle_given import Given
-from tests.oracle_kv import stored, written
+from tests.oracle_kv import found, in_hbm, stored, written
 from tests.oracle_time import Step
 from tests.oracle_weights import body_read, head, hottest_rank, rows
 from tests.oracle_work import Pass, attention_format, flop, handed_on, layer_collectives, peak, prompt_attention_flop
@@ -32,7 +32,7 @@ class Prefill:
         given, cached = self.given, self.context - new
         moved = body_read(given, new) + head(given) + rows(given, new) + written(given, new)
         if cached > 0:
-            moved += stored(given, cached)
+            moved += in_hbm(given) * stored(given, cached)
         times = [moved / (given.hardware["memory_bandwidth"] or math.nan)]
         for form, (body, end) in flop(given, self.work(new), hottest_rank(given)).items():
             times.append((body + end) / (peak(given, form) or math.nan))
@@ -44,16 +44,14 @@ class Prefill:
 
     @property
     def first_token(self) -> float:
-        """Seconds to the first token; a prefix that is parked in tiers is reloaded or computed, as is faster."""
+        """Seconds to the first token; what is found in tiers comes over their links or is computed, as is faster."""
         given, step = self.given, Step(self.given)
-        quick = self.seconds(given.new_prompt)
-        if not given.parked or not given.placed:
+        quick, whole = self.seconds(given.new_prompt), self.seconds(self.context)
+        if not given.placed or not given.axis("prefix_hit_rate"):
             return quick
-        cached = self.context - given.new_prompt
-        held = stored(given, cached) if cached > 0 else 0.0
-        reload = max(fraction * held / (step.link(tier) or math.nan) for tier, fraction in given.placed.items())
+        reload = max(fraction * found(given) / (step.link(tier) or math.nan) for tier, fraction in given.placed.items())
         overlap = given.axis("link_overlap")
-        return min(self.seconds(self.context), max(quick, overlap * reload) + (1 - overlap) * reload)
+        return min(whole, max(quick, overlap * reload) + (1 - overlap) * reload)
 
     @property
     def sequence_bytes(self) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tests.oracle_given import Given
-from tests.oracle_kv import found_by_step, read_by_step, written_by_step
+from tests.oracle_kv import found_by_step, in_hbm, read_by_step, written_by_step
 from tests.oracle_memory import SEARCH_LIMIT, Memory
 from tests.oracle_weights import hottest_rank, multiplied, streamed, weights_read
 from tests.oracle_work import Sent, flop, peak, step_collectives, step_pass, weight_format
@@ -26,9 +26,9 @@ class Step:
 
     @cached_property
     def kv_in_hbm(self) -> float:
-        """KV bytes that HBM reads and writes of a sequence per device; of those that decode, tiers may hold a part."""
-        inside = 1.0 if self.given.parked else 1 - self.given.outside
-        return inside * self.kv_read + written_by_step(self.given) + found_by_step(self.given)
+        """KV bytes that HBM reads and writes of a sequence per device, with the prompts that arrive in its place."""
+        read = self.kv_read + found_by_step(self.given)
+        return in_hbm(self.given) * read + written_by_step(self.given)
 
     @cached_property
     def weights_read(self) -> float:
@@ -37,10 +37,9 @@ class Step:
 
     @property
     def tier_bytes(self) -> dict[str, float]:
-        """Bytes of a sequence a column's device reads from each tier."""
-        if self.given.parked:
-            return {}
-        return {tier: fraction * self.kv_read for tier, fraction in self.given.placed.items()}
+        """Bytes of a sequence that come to a column's device from each tier; of a parked one, those of its prompt."""
+        moved = found_by_step(self.given) + (0.0 if self.given.parked else self.kv_read)
+        return {tier: fraction * moved for tier, fraction in self.given.placed.items()}
 
     @cached_property
     def flop(self) -> dict[str, tuple[float, float]]:
@@ -181,8 +180,8 @@ class Step:
 
     @property
     def hbm_shares(self) -> tuple[float, float]:
-        """Bytes of KV and of weights that the HBM of the worst device of a column moves."""
-        return self.given.sequences * self.kv_in_hbm, sum(streamed(self.given, busiest=True))
+        """Bytes of KV that the HBM of the worst device of a column moves, and of weights."""
+        return self.given.sequences * self.kv_in_hbm, self.weights_read
 
     # Totals of the replica
 
@@ -217,6 +216,8 @@ class Step:
         given = self.given
         moved = {"memory_energy": self.replica_weights + self.replica_kv(self.kv_in_hbm)}
         for tier, amount in self.tier_bytes.items():
+            if amount == 0:
+                continue
             moved["link_energy" if tier == "host" else f"{tier}_energy"] = self.replica_kv(amount)
         total = 0.0
         for name, amount in moved.items():
