@@ -127,6 +127,8 @@ def oracle(
         "kv_bytes_stored": all_ranks * stored(design, context + output, Shared(copies, output)),
         "kv_bytes_reserved": all_ranks * reserved(design, context, copies),
         "memory_margin": memory.margin(context, batch),
+        "kv_pool_bytes": memory.pool,
+        "max_concurrency": memory.concurrency,
         "max_batch": memory.max_batch,
         "max_context": memory.max_context,
         "messages_per_step": messages(design),

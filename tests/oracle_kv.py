@@ -151,12 +151,19 @@ def stored(given: Given, tokens: float, shared: Shared | None = None, page: floa
 
 def reserved(given: Given, context: float, copies: float) -> float:
     """Bytes set apart for a sequence of a prompt and its output: whole pages, or the longest length at once."""
-    length, page = context + given.axis("output_tokens"), given.axis("block_size")
+    length = context + given.axis("output_tokens")
     if given.axes["reservation"] == "contiguous":
-        longest = given.axis("max_model_length") or length
-        return stored(given, longest, Shared(copies, longest - context))
+        length = given.axis("max_model_length") or length
+    return set_apart(given, length, context, copies)
+
+
+def set_apart(given: Given, length: float, prompt: float, copies: float) -> float:
+    """Bytes set apart for so many tokens, of which the first are a prompt; what pages are not full of is not shared."""
+    if given.axes["reservation"] == "contiguous":
+        return stored(given, length, Shared(copies, length - prompt))
+    page = given.axis("block_size")
     paged = math.ceil(length / page) * page
-    return stored(given, paged, Shared(copies, paged - context), page)
+    return stored(given, paged, Shared(copies, paged - prompt), page)
 
 
 def read(given: Given, context: float, copies: float) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tests.oracle_given import Given
-from tests.oracle_kv import reserved
+from tests.oracle_kv import reserved, set_apart
 from tests.oracle_weights import resting
 
 SEARCH_LIMIT = 10**15
@@ -32,23 +32,30 @@ class Memory:
         wide = max(2 * model["intermediate"], model["vocab"]) / self.given.stage_devices
         return float((2 * model["hidden"] + wide) * self.given.axis("activation_bits") / 8)
 
-    def margin(self, context: float, batch: float) -> float | None:
-        """Bytes left at `context` tokens plus the output in what is fullest; negative does not fit."""
-        given, capacity = self.given, self.given.hardware["memory_capacity"]
-        if capacity is None:
+    @property
+    def usable(self) -> float | None:
+        """Bytes of the device that may be used; all of them where the axis says nothing else."""
+        capacity, utilisation = self.given.hardware["memory_capacity"], self.given.axes["utilisation"]
+        return capacity if capacity is None or utilisation is None else self.given.axis("utilisation") * capacity
+
+    def left(self, held: float, each: float) -> float | None:
+        """Bytes left in what is fullest where a rank holds so many sequences of `each` bytes of KV per device."""
+        given, usable = self.given, self.usable
+        if usable is None:
             return None
-        held = given.on_rank(batch)
-        each = reserved(given, context, given.copies(held))
         body, end = self.resting
         used = given.fullest(body + (1 - given.outside) * held * each, end)
-        used += given.decoding(held) * self.activations
-        utilisation = 1.0 if given.axes["utilisation"] is None else given.axis("utilisation")
-        left = [utilisation * capacity - used]
+        left = [usable - used - given.decoding(held) * self.activations]
         for tier, fraction in given.placed.items():
             room = given.hardware[f"{tier}_capacity"]
             if room is not None:
                 left.append(room - given.fullest(fraction * held * each))
         return min(left)
+
+    def margin(self, context: float, batch: float) -> float | None:
+        """Bytes left with so many sequences on the replica; negative does not fit."""
+        held = self.given.on_rank(batch)
+        return self.left(held, reserved(self.given, context, self.given.copies(held)))
 
     def largest(self, margin: Callable[[int], float | None]) -> float | None:
         """The largest whole number >= 1 whose margin is not negative, 0 if none, inf if all."""
@@ -91,3 +98,36 @@ class Memory:
         if not found:
             return found
         return max(min(tokens(found), stated - output if stated else math.inf), 0.0)
+
+    # The pool of engines
+
+    @property
+    def pool(self) -> float | None:
+        """Bytes of the worst stage that are left for KV."""
+        if self.usable is None:
+            return None
+        working = self.given.decoding(self.given.on_rank(self.given.axis("batch"))) * self.activations
+        return self.usable - self.given.fullest(*self.resting) - working
+
+    @property
+    def concurrency(self) -> float | None:
+        """How many of the longest requests fit, parts of one included; prefixes are shared as in this batch."""
+        if self.usable is None:
+            return None
+        context, copies = self.given.axis("context"), self.given.copies(self.given.on_rank(self.given.axis("batch")))
+        longest = self.given.axis("max_model_length") or context + self.given.axis("output_tokens")
+        each = set_apart(self.given, longest, context, copies)
+
+        def fits(held: float) -> bool:
+            return (self.left(held, each) or 0.0) >= 0
+
+        low, high = 0.0, 1.0
+        if not fits(0.0):
+            return 0.0
+        while fits(high):
+            low, high = high, 2 * high
+            if high > SEARCH_LIMIT:
+                return math.inf
+        while low < (middle := (low + high) / 2) < high:
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return self.given.ranks * low
