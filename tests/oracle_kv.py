@@ -98,7 +98,7 @@ def entries_read(given: Given, store: Store, context: float) -> float:
 
 
 def kept_of_first(given: Given, first: float, context: float) -> float:
-    """Of the first so many of `context` tokens, those that eviction leaves: all sinks, all recent ones, some between."""
+    """Of the first so many of `context` tokens, those left by eviction: all sinks, all recent ones, some between."""
     start = min(given.axis("sink_tokens"), context)
     end = max(context - given.axis("recent_tokens"), start)
     sinks, recent = min(first, start), max(first - end, 0.0)
