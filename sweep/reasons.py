@@ -82,7 +82,8 @@ def devices_of(single: SingleDesign) -> tuple[int, int, float]:
 
 
 def _streamed_energies(single: SingleDesign) -> list[str]:
-    if single.inputs["access"] == "parked":
+    loads = single.inputs["serving_mode"] == "continuous" and single.number("prefix_hit_rate") > 0
+    if single.inputs["access"] == "parked" and not loads:
         return []
     return ["link_energy" if tier == "host" else f"{tier}_energy" for tier in placed(single)]
 
