@@ -128,6 +128,8 @@ def oracle(
         "kv_bytes_reserved": all_ranks * reserved(design, context, copies),
         "memory_margin": memory.margin(context, batch),
         "kv_pool_bytes": memory.pool,
+        "kv_pool_tokens": memory.pool_tokens,
+        "kv_pool_blocks": memory.pool_blocks,
         "max_concurrency": memory.concurrency,
         "max_batch": memory.max_batch,
         "max_context": memory.max_context,

@@ -102,24 +102,28 @@ class Memory:
     # The pool of engines
 
     @property
-    def pool(self) -> float | None:
-        """Bytes of the worst stage that are left for KV."""
-        if self.usable is None:
-            return None
+    def for_weights_and_kv(self) -> float | None:
+        """Usable bytes but those this batch works with."""
         working = self.given.decoding(self.given.on_rank(self.given.axis("batch"))) * self.activations
-        return self.usable - self.given.fullest(*self.resting) - working
+        return None if self.usable is None else self.usable - working
 
     @property
-    def concurrency(self) -> float | None:
-        """How many of the longest requests fit, parts of one included; prefixes are shared as in this batch."""
-        if self.usable is None:
-            return None
-        context, copies = self.given.axis("context"), self.given.copies(self.given.on_rank(self.given.axis("batch")))
-        longest = self.given.axis("max_model_length") or context + self.given.axis("output_tokens")
-        each = set_apart(self.given, longest, context, copies)
+    def pool(self) -> float | None:
+        """Bytes of the worst stage that are left for KV."""
+        return None if self.for_weights_and_kv is None else self.for_weights_and_kv - self.given.fullest(*self.resting)
+
+    @property
+    def longest(self) -> float:
+        """Tokens of the longest sequence that is served."""
+        design = self.given
+        return design.axis("max_model_length") or design.axis("context") + design.axis("output_tokens")
+
+    def most(self, left: Callable[[float, float], float]) -> float:
+        """How many of the longest requests fit on a rank, parts of one included, by what so many of a size leave."""
 
         def fits(held: float) -> bool:
-            return (self.left(held, each) or 0.0) >= 0
+            prompt, copies = self.given.axis("context"), self.given.copies(held)
+            return left(held, set_apart(self.given, self.longest, prompt, copies)) >= 0
 
         low, high = 0.0, 1.0
         if not fits(0.0):
@@ -130,4 +134,26 @@ class Memory:
                 return math.inf
         while low < (middle := (low + high) / 2) < high:
             low, high = (middle, high) if fits(middle) else (low, middle)
-        return self.given.ranks * low
+        return low
+
+    @property
+    def concurrency(self) -> float | None:
+        """How many of the longest requests fit, parts of one included; prefixes are shared as they fill up."""
+        return (
+            None if self.usable is None else self.given.ranks * self.most(lambda held, each: self.left(held, each) or 0)
+        )
+
+    @property
+    def pool_tokens(self) -> float | None:
+        """Tokens that the pool holds as requests of the longest length."""
+        if self.for_weights_and_kv is None:
+            return None
+        room, inside, (body, end) = self.for_weights_and_kv, 1 - self.given.outside, self.resting
+        requests = self.most(lambda held, each: room - self.given.fullest(body + inside * held * each, end))
+        return float(math.floor(requests * self.longest)) if math.isfinite(requests) else requests
+
+    @property
+    def pool_blocks(self) -> float | None:
+        """Whole pages of those tokens."""
+        tokens = self.pool_tokens
+        return tokens if tokens is None or math.isinf(tokens) else tokens // self.given.axis("block_size")
