@@ -10,6 +10,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 
 from kvwall.objectives import kv, pages, paging, pool, startup
+from kvwall.objectives.known import surely
 from kvwall.objectives.kv import Cache
 from kvwall.objectives.pages import Layout
 from kvwall.spaces.design import Design, Groups, Paging
@@ -62,6 +63,8 @@ def startup_of(design: Design) -> Startup:
 def pool_of(design: Design, weights: Bytes) -> Bytes:
     """Bytes that a device with so many bytes of weights has for KV; for the ideal engine activations come out of it."""
     engine, memory, start = design.engine, memory_seen(design), startup_of(design)
+    if surely(engine.starts_up, 0.0):
+        return pool.pool_bytes(engine, memory, utilisation_of(design), weights, 0.0, 0.0, 0.0)
     profiled = startup.activation_peak(engine, design.model, start, _MODEL_BITS)
     libraries = startup.non_torch(engine, design.parallel.tensor, memory)
     graphs = startup.graph_estimate(engine, start.sequences)
@@ -91,6 +94,8 @@ def overhead(design: Design, cache: Cache) -> Ratio:
 
     It has whole blocks, pad layers, replicated heads of unlike stores and states in pages of attention.
     """
+    if surely(design.engine.starts_up, 0.0):
+        return 1.0
     layout, start = layout_of(design), startup_of(design)
     plain = replace(
         cache.alone,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from kvwall.objectives.known import surely
 from kvwall.objectives.kv import Cache
 from kvwall.spaces.design import NO_LIMIT
 from kvwall.spaces.units import Bytes, Ratio, Tokens
@@ -59,6 +60,8 @@ def context_read_in(size: Bytes, cache: Cache, own: Tokens) -> Tokens:
     kinks = jnp.shape(cache.groups.layers)[0]
     bends = upward_bends(cache, cache.read_fraction, own)
     plain = context_of_bytes(size, read_without_prefix, 1 + _KINKS_PER_GROUP * kinks, bends)
+    if surely(cache.prefix_share, 0.0):
+        return plain
     sharing = context_of_bytes(size, read, 1 + (_KINKS_PER_GROUP + _KINKS_OF_PREFIX) * kinks, bends)
     shared = jnp.logical_and(cache.prefix_share > 0, cache.read_saving > 0)
     return jnp.where(shared, sharing, plain)
@@ -78,10 +81,12 @@ def context_stored_in(size: Bytes, cache: Cache, own: Tokens) -> Tokens:
 
     kinks = jnp.shape(cache.groups.layers)[0]
     bends = upward_bends(cache, 1.0, own)
-    plain = context_of_bytes(size, stored_without_prefix, 1 + _KINKS_PER_GROUP * kinks, bends)
-    if kinks == 1:
-        endless = jnp.min(cache.groups.window, axis=0) >= NO_LIMIT
-        plain = jnp.where(endless, _only_store_filled(size, cache), plain)
+    if kinks == 1 and surely(cache.groups.window, NO_LIMIT):
+        plain = _only_store_filled(size, cache)
+    else:
+        plain = context_of_bytes(size, stored_without_prefix, 1 + _KINKS_PER_GROUP * kinks, bends)
+    if surely(cache.prefix_share, 0.0):
+        return plain
     sharing = context_of_bytes(size, stored, 1 + (_KINKS_PER_GROUP + _KINKS_OF_PREFIX) * kinks, bends)
     shared = jnp.logical_and(cache.prefix_share > 0, cache.stored_saving > 0)
     return jnp.where(shared, sharing, plain)

@@ -152,7 +152,11 @@ def metric_named(name: str, task: str) -> Metric:
 
 def evaluate(design: Design, task: str) -> Evaluation:
     """Every metric and label of a design, or of a grid of designs; pure and differentiable."""
-    step = evaluate_step(design)
+    return evaluation_of(design, evaluate_step(design), task)
+
+
+def evaluation_of(design: Design, step: Step, task: str) -> Evaluation:
+    """Every metric and label of a design whose step is known."""
     register = metric_register(task)
     sourced = {needs: needs(design) for needs in {metric.sourced for metric in register.values()}}
     return Evaluation(

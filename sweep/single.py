@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import jax
 import numpy as np
 
-from kvwall.objectives.register import Evaluation, evaluate, metric_register
+from kvwall.objectives.register import Evaluation, evaluation_of, metric_register
 from kvwall.objectives.step import Step, evaluate_step
 from kvwall.spaces.axes import Value
 from kvwall.spaces.columns import Catalogue, Columns
@@ -65,7 +65,8 @@ def single_design(
         raise InputError("state one model and one hardware by name or path")
     with jax.enable_x64(True):
         design = Columns(space, Catalogue((model,), (hardware,), quality)).design({})
-        step, evaluation = evaluate_step(design), evaluate(design, task)
+        step = evaluate_step(design)
+        evaluation = evaluation_of(design, step, task)
     return SingleDesign(space.point(0), frozenset(axes), model, hardware, task, confidence, design, step, evaluation)
 
 
