@@ -29,6 +29,8 @@ def starts_up(design: Design) -> Flag:
 def paging_of(design: Design) -> Paging:
     """How memory is reserved: blocks of the asked size, or of the engine's own where none is asked for."""
     asked = design.paging.block_size
+    if surely(design.engine.block_size, 1.0):
+        return design.paging
     return replace(design.paging, block_size=jnp.where(asked > 1, asked, jnp.maximum(design.engine.block_size, 1.0)))
 
 
@@ -110,5 +112,7 @@ def overhead(design: Design, cache: Cache) -> Ratio:
 
 def reserved(design: Design, cache: Cache, context: Tokens, own: Tokens) -> Bytes:
     """KV bytes that a sequence reserves, all layers: by pages or at once, in the engine's blocks."""
+    if surely(design.engine.starts_up, 0.0):
+        return paging.reserved(cache, design.paging, context, own)
     once = replace(design.paging, block_size=jnp.where(starts_up(design), 1.0, design.paging.block_size))
     return paging.reserved(cache, once, context, own) * overhead(design, cache)  # which rounds to blocks by itself

@@ -81,10 +81,11 @@ def context_stored_in(size: Bytes, cache: Cache, own: Tokens) -> Tokens:
 
     kinks = jnp.shape(cache.groups.layers)[0]
     bends = upward_bends(cache, 1.0, own)
-    if kinks == 1 and surely(cache.groups.window, NO_LIMIT):
-        plain = _only_store_filled(size, cache)
-    else:
-        plain = context_of_bytes(size, stored_without_prefix, 1 + _KINKS_PER_GROUP * kinks, bends)
+    plain = _only_store_filled(size, cache)
+    if kinks > 1 or not surely(cache.groups.window, NO_LIMIT):
+        stepwise = context_of_bytes(size, stored_without_prefix, 1 + _KINKS_PER_GROUP * kinks, bends)
+        endless = jnp.min(cache.groups.window, axis=0) >= NO_LIMIT
+        plain = jnp.where(endless, plain, stepwise) if kinks == 1 else stepwise
     if surely(cache.prefix_share, 0.0):
         return plain
     sharing = context_of_bytes(size, stored, 1 + (_KINKS_PER_GROUP + _KINKS_OF_PREFIX) * kinks, bends)

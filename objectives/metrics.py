@@ -25,7 +25,7 @@ from kvwall.objectives import (
 from kvwall.objectives.compute import ffn_format_bits, uses_4_bit, uses_16_bit
 from kvwall.objectives.known import surely
 from kvwall.objectives.step import Step
-from kvwall.spaces.design import Design
+from kvwall.spaces.design import NO_LIMIT, Design
 from kvwall.spaces.units import (
     Bytes,
     BytesPerSecond,
@@ -126,7 +126,9 @@ def kv_pool_tokens(design: Design, step: Step) -> Tokens:
 
 
 def _ideal_tokens(design: Design, step: Step) -> Tokens:
-    return jnp.floor(step.memory.pool_requests * engine_memory.startup_of(design).max_model_length)
+    requests = step.memory.pool_requests
+    tokens = jnp.floor(requests * engine_memory.startup_of(design).max_model_length)
+    return jnp.where(requests >= NO_LIMIT, jnp.inf, tokens)
 
 
 def max_concurrency(design: Design, step: Step) -> Count:

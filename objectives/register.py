@@ -9,7 +9,7 @@ from functools import cache, partial
 
 import jax
 
-from kvwall.objectives import metrics, status, time, wall
+from kvwall.objectives import metrics, status, time, transfer, wall
 from kvwall.objectives.step import Step, evaluate_step
 from kvwall.spaces.design import Design
 from kvwall.spaces.errors import InputError, nearest
@@ -111,6 +111,7 @@ _STEP_METRICS = (
     _detail(metrics.reload_time, status.reload_sourced),
     _detail(metrics.break_even_bandwidth, status.step_sourced),
     _detail(metrics.break_even_context, status.reload_sourced),
+    replace(_detail(transfer.tier_bandwidth, transfer.link_sourced), evidence="calibrated"),
 )
 
 _LABELS = (

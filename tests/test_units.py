@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from kvwall.objectives import capacity, collectives, compute, kv, weights
+from kvwall.objectives import capacity, collectives, compute, kv, transfer, weights
 from kvwall.objectives.register import LABELS, Metric, metric_register, unit_of
 from kvwall.objectives.status import always
 from kvwall.objectives.step import Step, evaluate_step
@@ -82,6 +82,10 @@ def change_constants(patch: pytest.MonkeyPatch, changed: str) -> None:
             patch.setattr(module, "BITS_PER_BYTE", bits)
     if changed == "FLOP":
         patch.setattr(compute, "FLOP_PER_MULTIPLY_ADD", compute.FLOP_PER_MULTIPLY_ADD * FACTOR)
+    if changed == "s":
+        curve = transfer.load_transfer_curve()
+        slower = replace(curve, seconds_per_piece=curve.seconds_per_piece * FACTOR)
+        patch.setattr(transfer, "load_transfer_curve", lambda: slower)
 
 
 @dataclass(frozen=True)
