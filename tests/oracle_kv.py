@@ -174,7 +174,10 @@ def read(given: Given, context: float, copies: float) -> float:
         shared = 0.0 if restarted(store, context) else entries_shared(given, store, context, own)
         beside = beside_bytes(given, store)
         whole = entries_bytes(given, store, chosen) + beside * seen
-        common = chosen * shared / seen if seen > 0 else 0.0
+        # The chosen are spread evenly; where they are so many of any context, as if all of it were the prompt.
+        common = shared * (given.axis("read_fraction") if store.evictable else 1.0)
+        if store.top_k is not None:
+            common = min(common, store.top_k * given.axis("prefix_share"))
         saved = (oldest_bytes(given, store, chosen, common) + beside * shared) * (1 - 1 / copies)
         total += store.layers * store.readers * (whole - saved)
     return total / given.splits * draft_layers(given, given.drafted) + states(given)
