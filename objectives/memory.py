@@ -78,8 +78,8 @@ def sequences_held(place: Place, sequences: Sequences) -> Count:
     """Sequences that fit, not rounded; 0 if none. Less than a group of them still store a whole common prefix.
 
     >>> alike = Sequences(alone=30.0, grouped=30.0, shared=0.0, group=1.0)
-    >>> float(sequences_held(Place(99.0, 1.0, 0.0), alike))
-    3.3
+    >>> float(sequences_held(Place(105.0, 1.0, 0.0), alike))
+    3.5
     """
     grouped = place.room / (place.share * sequences.grouped + place.beside)
     own = place.share * (sequences.alone - sequences.shared) + place.beside

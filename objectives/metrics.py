@@ -128,7 +128,8 @@ def kv_pool_tokens(design: Design, step: Step) -> Tokens:
 def _ideal_tokens(design: Design, step: Step) -> Tokens:
     requests = step.memory.pool_requests
     tokens = jnp.floor(requests * engine_memory.startup_of(design).max_model_length)
-    return jnp.where(requests >= NO_LIMIT, jnp.inf, tokens)
+    unlimited = jnp.where(step.memory.pool >= 0, jnp.inf, 0.0)
+    return jnp.where(requests >= NO_LIMIT, unlimited, tokens)
 
 
 def max_concurrency(design: Design, step: Step) -> Count:
