@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from kvwall.objectives.known import surely
 from kvwall.objectives.kv import Cache
@@ -109,7 +110,7 @@ def upward_bends(cache: Cache, read_fraction: Ratio, own: Tokens) -> tuple[Token
     shared = jnp.where(cache.prefix_share > 0, cache.prefix_share, 1.0)
     past_sinks = jnp.where(cache.sinks > 0, own + cache.sinks / shared, 1.0)
     bends = (*(jnp.where(upward, start, 1.0) for start in starts), past_sinks)
-    last_place = jnp.finfo(jnp.result_type(cache.entry)).eps
+    last_place = float(np.finfo(jnp.result_type(cache.entry)).eps)
     past = 1 + _ROUNDINGS * last_place / (cache.retention * apart)
     return tuple(jnp.where(bend > 1, bend * past, jnp.where(upward, past, 1.0)) for bend in bends)
 
