@@ -322,13 +322,13 @@ GRID: dict[str, list[object]] = {
     "price_basis": ["cloud", "list"],
 }
 REMEDIES: dict[str, list[object]] = {
-    "model": ["mistralai/Mixtral-8x7B-v0.1", "openai/gpt-oss-120b"],
+    "model": ["openai/gpt-oss-120b"],
     "hardware": ["b200-sxm"],
     "batch": [1, 50],
-    "context": [2000, 20_000],
+    "context": [20_000],
     "output_tokens": [100],
     "serving_mode": ["continuous"],
-    "read_fraction": [1.0, 0.2],
+    "read_fraction": [0.2],
     "block_size": [64],
     "reservation": ["paged", "contiguous"],
     "prefix_share": [0.5],
@@ -336,11 +336,11 @@ REMEDIES: dict[str, list[object]] = {
     "access": ["streamed", "parked"],
     "placement_host": [0.3],
     "pipeline_parallel": [1, 5],
-    "attention_data_parallel": [1, 4],
-    "expert_parallel": [1, 2],
+    "attention_data_parallel": [2, 4],
+    "expert_parallel": [2],
     "expert_skew": [1.0],
     "draft_tokens": [0, 3],
-    "die_placement": ["striped", "pinned"],
+    "die_placement": ["pinned"],
 }
 
 
