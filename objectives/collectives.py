@@ -53,6 +53,20 @@ def sent_by_collective(message: Bytes, devices: Count, rounds: Count, domain: Co
     return Sent(rounds * ring_share(near) * message, across)
 
 
+def sent_to_experts(message: Bytes, ranks: Count, split: Count, domain: Count) -> Sent:
+    """Dispatch and combine over expert ranks of `split` devices each, which may lie in several domains.
+
+    >>> sent = sent_to_experts(100.0, 8.0, 4.0, 8.0)
+    >>> float(sent.inside), float(sent.across)
+    (100.0, 18.75)
+    """
+    near = jnp.minimum(ranks, jnp.maximum(jnp.floor(domain / split), 1.0))
+    domains = jnp.ceil(ranks * split / domain)
+    crossing = jnp.logical_and(ranks > 1, domains > 1)
+    across = jnp.where(crossing, 2 * ring_share(domains) * message / domain, 0.0)
+    return Sent(jnp.where(ranks > 1, 2 * ring_share(near), 0.0) * message, across)
+
+
 def visiting_share(active: Count, ranks: Count, hot: Ratio) -> Ratio:
     """Share of the tokens that the busiest of the expert ranks gets: those with one or more of their experts there.
 
@@ -85,13 +99,13 @@ def sent_in_step(design: Design, rank_tokens: Count, tokens: Count, layer_share:
     visiting = tokens * visiting_share(model.experts.active, ranks, hot)
     expert_layers = model.experts.layers
     parts = (
-        (model.layers * half, rank_tokens * size, attention_devices(parallel), 2.0),
-        ((model.layers - expert_layers) * half, tokens * size, stage, 2.0),
-        (expert_layers * half, visiting * size, ranks, 2.0),
-        (expert_layers * half, visiting * size, split, 2.0),
-        (1.0, rank_tokens * _partial_results(design), parallel.context, 1.0),
+        (model.layers * half, sent_by_collective(rank_tokens * size, attention_devices(parallel), 2.0, domain)),
+        ((model.layers - expert_layers) * half, sent_by_collective(tokens * size, stage, 2.0, domain)),
+        (expert_layers * half, sent_to_experts(visiting * size, ranks, split, domain)),
+        (expert_layers * half, sent_by_collective(visiting * size, split, 2.0, domain)),
+        (1.0, sent_by_collective(rank_tokens * _partial_results(design), parallel.context, 1.0, domain)),
     )
-    sent = [(layer_share * each, sent_by_collective(message, n, rounds, domain)) for each, message, n, rounds in parts]
+    sent = [(layer_share * each, one) for each, one in parts]
     inside, across = (sum((each * part(one) for each, one in sent), start=0.0) for part in (_inside, _across))
     handed = jnp.where(parallel.pipeline > 1, tokens * size / stage, 0.0)  # by every stage at the same time
     apart = replica_devices(parallel) > domain

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 
@@ -112,7 +112,9 @@ class Cache:
     """Per group and entry, what tells which entries to read: a sparse index, and page metadata of read sparsity."""
     residual_window: Tokens
     retention: Ratio
+    sinks: Tokens
     pinned: Tokens
+    """Sinks and recent tokens."""
     read_fraction: Ratio
     prefix_share: Ratio
     stored_saving: Ratio
@@ -132,22 +134,34 @@ class Cache:
         """Share of a context's tokens that eviction keeps."""
         return kept_fraction(self.retention, self.pinned, context)
 
-    def shared_entries(self, context: Tokens) -> Count:
-        """Per group, held entries that belong to a common prefix."""
-        tokens = prefix.shared_tokens(context, self.prefix_share, self.groups.window)
-        return entries(tokens, self.kept_fraction(context), self.groups)
+    def shared_entries(self, context: Tokens, own: Tokens) -> Count:
+        """Per group, held entries that belong to a common prefix; the last `own` tokens are of no prompt."""
+        groups = self.groups
+        tokens = prefix.shared_tokens(context, own, self.prefix_share, groups.window)
+        kept = prefix.kept_of_prefix(tokens, context, self.retention, self.sinks, self.pinned - self.sinks)
+        return jnp.where(groups.evictable, kept, tokens) / groups.stride
 
-    def growing(self, context: Tokens) -> Bytes:
+    def spared(self, shared: Count, held: Count) -> Bytes:
+        """Per group, bytes of `shared` entries, the oldest of `held`: those of the residual window are at 16 bits."""
+        full = jnp.maximum(shared - jnp.maximum(held - self.recent, 0.0), 0.0)
+        return (self.entry + self.guide) * shared + (self.full_entry - self.entry) * full
+
+    def growing(self, context: Tokens, own: Tokens) -> Bytes:
         """KV bytes of a sequence of this context, without draft and recurrent state, before tokens are divided."""
         groups = self.groups
         held = entries(held_tokens(context, groups.window), self.kept_fraction(context), groups)
         bytes_held = sequence_bytes(held, self.entry, self.full_entry, self.recent) + self.guide * held
-        spared = (self.entry + self.guide) * (self.shared_entries(context) * self.stored_saving)
+        spared = self.spared(self.shared_entries(context, own), held) * self.stored_saving
         return jnp.sum(groups.layers * (bytes_held - spared), axis=0)
 
-    def stored(self, context: Tokens) -> Bytes:
-        """KV bytes of a sequence of this context."""
-        return self.growing(context) * (1 + self.draft_layers) / self.token_ranks + self.state
+    def stored(self, context: Tokens, own: Tokens) -> Bytes:
+        """KV bytes of a sequence of this context, of which the last `own` tokens are of no prompt."""
+        return self.growing(context, own) * (1 + self.draft_layers) / self.token_ranks + self.state
+
+    @property
+    def alone(self) -> Cache:
+        """The cache of a sequence that has nothing in common with others."""
+        return replace(self, stored_saving=0.0, read_saving=0.0)
 
     @property
     def state(self) -> Bytes:
@@ -160,14 +174,15 @@ class Cache:
         seen = entries(attended_tokens(context, groups), self.kept_fraction(context), groups)
         return jnp.minimum(seen * sparse_read.fraction_read(self.read_fraction, groups), groups.top_k), seen
 
-    def read(self, context: Tokens) -> Bytes:
+    def read(self, context: Tokens, own: Tokens) -> Bytes:
         """KV bytes a step reads for a sequence of this context, the recurrent state included."""
         groups = self.groups
         chosen, seen = self.read_entries(context)
         bytes_read = sequence_bytes(chosen, self.entry, self.full_entry, self.recent) + self.guide * seen
-        shared = jnp.where(restarted(context, groups), 0.0, self.shared_entries(context))
-        of_shared = self.entry * chosen / jnp.where(seen > 0, seen, 1.0) + self.guide
-        bytes_read = bytes_read - of_shared * (shared * self.read_saving)
+        shared = jnp.where(restarted(context, groups), 0.0, self.shared_entries(context, own))
+        of_chosen = shared * chosen / jnp.where(seen > 0, seen, 1.0)
+        spared = self.spared(of_chosen, chosen) + self.guide * (shared - of_chosen)
+        bytes_read = bytes_read - spared * self.read_saving
         each = jnp.sum(groups.layers * groups.readers * bytes_read, axis=0)
         return each * (1 + self.draft_reads) / self.token_ranks + self.state
 
@@ -205,6 +220,7 @@ def cache_of(design: Design, resident: Count, active: Count) -> Cache:
         guide=index_bytes(groups) + metadata,
         residual_window=form.residual_window,
         retention=design.eviction.retention,
+        sinks=design.eviction.sink_tokens,
         pinned=design.eviction.sink_tokens + design.eviction.recent_tokens,
         read_fraction=read_fraction,
         prefix_share=prefixes.share,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 
-from kvwall.objectives import inverse, paging, parallel, prefix, tiers, weights
+from kvwall.objectives import engine_memory, inverse, paging, parallel, prefix, tiers, weights
 from kvwall.objectives.kv import BITS_PER_BYTE, Cache
 from kvwall.spaces.design import NO_LIMIT, Design, ModelColumns
 from kvwall.spaces.units import Bits, Bytes, Count, Flag, Ratio, Tokens
@@ -49,7 +49,10 @@ class Memory:
     """Per sequence."""
     margin: Bytes
     room: Bytes
-    """Usable device memory less weights."""
+    """Device memory for KV and, with the ideal engine, activations."""
+    pool: Bytes
+    """Device memory for KV."""
+    max_concurrency: Count
     max_batch: Count
     max_context: Tokens
 
@@ -84,6 +87,18 @@ def most_sequences(place: Place, sequences: Sequences) -> Count:
     return jnp.maximum(jnp.where(shares, fewer, grouped), 0.0)
 
 
+def _most_sequences(real: Flag, holds: Flag, place: Place, sequences: Sequences) -> Count:
+    """Sequences that a place limits its device to, if it does: with a real engine activations are not theirs."""
+    limits = jnp.logical_and(holds, jnp.logical_or(jnp.logical_not(real), place.share > 0))
+    safe = replace(place, share=jnp.where(limits, place.share, 1.0))
+    return jnp.where(limits, most_sequences(safe, sequences), NO_LIMIT)
+
+
+def unlimited_to_infinite(real: Flag, number: Count) -> Count:
+    """Infinity for what nothing limits, which only happens with a real engine and all KV in tiers of unknown size."""
+    return jnp.where(jnp.logical_and(real, number >= NO_LIMIT), jnp.inf, number)
+
+
 def room_per_sequence(place: Place, sequences: Count) -> Bytes:
     """Bytes of KV, all layers, that the place has for each of the sequences; 0 where nothing is left.
 
@@ -95,11 +110,11 @@ def room_per_sequence(place: Place, sequences: Count) -> Bytes:
 
 def sequences_of(cache: Cache, design: Design) -> Sequences:
     """What the sequences of a device reserve at the end of their output."""
-    end = design.workload.context + design.workload.output_tokens
-    group = design.prefix.group
+    work, group = design.workload, design.prefix.group
+    end = work.context + work.output_tokens
 
     def reserved(saving: Ratio) -> Bytes:
-        return paging.reserved(replace(cache, stored_saving=saving), design.paging, end)
+        return engine_memory.reserved(design, replace(cache, stored_saving=saving), end, work.output_tokens)
 
     full = prefix.saving(jnp.maximum(group, 1.0))
     alone, grouped = reserved(0.0), reserved(full)
@@ -108,19 +123,13 @@ def sequences_of(cache: Cache, design: Design) -> Sequences:
 
 
 def stored_weights(design: Design) -> tuple[Bytes, Bytes]:
-    """Bytes of weights that one device holds: (decoder layers, the stage with an end), a draft layer with the end."""
+    """Bytes of weights that one device holds: decoder layers, and the larger end (embedding; head and draft)."""
     model, bits, layout = design.model, design.precision.weight_bits, design.parallel
     stage = parallel.stage_devices(layout)
     layers = weights.layers_stored(model, bits, layout)
     head, table = weights.head_bytes(model, bits, stage), weights.embedding_table_bytes(model, stage)
-    drafts = jnp.where(design.speculation.draft_tokens > 0, layers / model.layers, 0.0)
-    return layers, jnp.where(layout.pipeline > 1, jnp.maximum(head, table), head + table) + drafts
-
-
-def usable(design: Design) -> Bytes:
-    """Device memory that may be used."""
-    fraction = jnp.where(design.utilisation > 0, design.utilisation, 1.0)
-    return fraction * design.hardware.memory_capacity
+    last = head + jnp.where(design.speculation.draft_tokens > 0, layers / model.layers, 0.0)
+    return layers, jnp.where(layout.pipeline > 1, jnp.maximum(last, table), last + table)
 
 
 def places(design: Design, beside: Bytes) -> tuple[tuple[Flag, Place], ...]:
@@ -134,8 +143,8 @@ def places(design: Design, beside: Bytes) -> tuple[tuple[Flag, Place], ...]:
     most, fewest = jnp.ceil(count / stages) / count, jnp.floor(count / stages) / count
     in_hbm = jnp.maximum(1 - tiers.placed_fraction(design.placement), 0.0)
     fraction = jnp.where(several, fewest, 1.0)
-    last = Place(usable(design) - (layers * fraction + end), in_hbm * fraction, beside)
-    middle = Place(usable(design) - layers * most, in_hbm * most, beside)
+    last = Place(engine_memory.pool_of(design, layers * fraction + end), in_hbm * fraction, beside)
+    middle = Place(engine_memory.pool_of(design, layers * most), in_hbm * most, beside)
     share = parallel.layers_of_stage(count, stages)
     held = [
         (jnp.logical_and(placed > 0, tier.capacity < NO_LIMIT), Place(tier.capacity, placed * share, 0.0))
@@ -144,24 +153,24 @@ def places(design: Design, beside: Bytes) -> tuple[tuple[Flag, Place], ...]:
     return (True, last), (several, middle), *held
 
 
-def memory_of(design: Design, cache: Cache, resident: Count, decoding: Count) -> Memory:
+def memory_of(design: Design, cache: Cache, resident: Count) -> Memory:
     """What the fullest device holds, and what still fits.
 
     Args:
         design: the design.
         cache: its cache.
         resident: sequences of the fullest attention rank.
-        decoding: those of them that decode.
     """
-    model = design.model
+    model, work = design.model, design.workload
     stage = parallel.stage_devices(design.parallel)
     each = activation_bytes(model, design.precision.activation_bits, stage)
-    end = design.workload.context + design.workload.output_tokens
-    reserved = paging.reserved(cache, design.paging, end)
-    there = places(design, each * (decoding / resident))
-    sequences = sequences_of(cache, design)
+    reserved = engine_memory.reserved(design, cache, work.context + work.output_tokens, work.output_tokens)
+    beside = jnp.where(engine_memory.starts_up(design), 0.0, each * tiers.active_share(design.placement))
+    there = places(design, beside)
+    sequences, ranks = sequences_of(cache, design), design.parallel.attention_data
     margins = [jnp.where(holds, memory_margin(place, resident, reserved), NO_LIMIT) for holds, place in there]
-    batches = [jnp.where(holds, most_sequences(place, sequences), NO_LIMIT) for holds, place in there]
+    real = engine_memory.starts_up(design)
+    batches = [_most_sequences(real, holds, place, sequences) for holds, place in there]
     layers, ends = stored_weights(design)
     held = parallel.worst_stage(layers, ends, 0.0, model.layers, design.parallel.pipeline)
     return Memory(
@@ -169,10 +178,24 @@ def memory_of(design: Design, cache: Cache, resident: Count, decoding: Count) ->
         reserved=reserved,
         activations=each,
         margin=_least(margins),
-        room=usable(design) - held,
-        max_batch=design.parallel.attention_data * _least(batches),
+        room=engine_memory.pool_of(design, held),
+        pool=_least([jnp.where(holds, place.room - resident * place.beside, NO_LIMIT) for holds, place in there[:2]]),
+        max_concurrency=unlimited_to_infinite(real, ranks * concurrency(design, cache, there)),
+        max_batch=unlimited_to_infinite(real, ranks * _least(batches)),
         max_context=max_context(design, cache, there, resident),
     )
+
+
+def concurrency(design: Design, cache: Cache, there: tuple[tuple[Flag, Place], ...]) -> Count:
+    """Requests of the longest length that an attention rank holds, not rounded."""
+    whole = paging.longest(design.paging, design.workload.context + design.workload.output_tokens)
+    each = engine_memory.reserved(design, cache, whole, whole - design.workload.context)
+    rooms = []
+    for holds, place in there:
+        needed = place.share * each + place.beside
+        some = jnp.logical_and(holds, needed > 0)
+        rooms.append(jnp.where(some, jnp.maximum(place.room, 0.0) / jnp.where(some, needed, 1.0), NO_LIMIT))
+    return _least(rooms)
 
 
 def max_context(design: Design, cache: Cache, there: tuple[tuple[Flag, Place], ...], resident: Count) -> Tokens:
@@ -184,12 +207,14 @@ def max_context(design: Design, cache: Cache, there: tuple[tuple[Flag, Place], .
         limited = jnp.logical_or(place.share > 0, place.room >= resident * place.beside)
         room = jnp.where(limited, NO_LIMIT, 0.0)  # without KV here only the rest must fit
         rooms.append(jnp.where(counts, room_per_sequence(safe, resident), jnp.where(holds, room, NO_LIMIT)))
-    size = _least(rooms)
-    fitting = inverse.context_stored_in(size, paging.paged(cache, design.paging))
+    size = _least(rooms) / engine_memory.overhead(design, cache)
+    output = design.workload.output_tokens
+    own_blocks = engine_memory.paging_of(design)
+    fitting = inverse.context_stored_in(size, paging.paged(cache, own_blocks), output)
     fitting = jnp.where(size >= NO_LIMIT, jnp.inf, fitting)
-    whole = cache.stored(design.paging.max_model_length)
-    longest = paging.longest_reserved_in(fitting, whole, size, design.paging)
-    return jnp.maximum(jnp.floor(longest - design.workload.output_tokens), 0.0)
+    whole = cache.stored(design.paging.max_model_length, output)
+    longest = paging.longest_reserved_in(fitting, whole, size, own_blocks)
+    return jnp.maximum(jnp.floor(longest - output), 0.0)
 
 
 def _least(numbers: Sequence[Bytes]) -> Bytes:

@@ -7,7 +7,21 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from kvwall.objectives import collectives, cost, energy, kv, parallel, prefill, quality, status, tiers, time, wall
+from kvwall.objectives import (
+    collectives,
+    cost,
+    energy,
+    engine_memory,
+    kv,
+    parallel,
+    pool,
+    prefill,
+    quality,
+    status,
+    tiers,
+    time,
+    wall,
+)
 from kvwall.objectives.compute import ffn_format_bits, uses_4_bit, uses_16_bit
 from kvwall.objectives.step import Step
 from kvwall.spaces.design import Design
@@ -87,6 +101,28 @@ def max_context(design: Design, step: Step) -> Tokens:
     return step.memory.max_context
 
 
+def kv_pool_bytes(design: Design, step: Step) -> Bytes:
+    """Memory for KV on the fullest device, once weights and activations are in."""
+    return step.memory.pool
+
+
+def kv_pool_blocks(design: Design, step: Step) -> Count:
+    """Blocks of the KV pool."""
+    return pool.pool_blocks(step.memory.pool, engine_memory.layout_of(design))
+
+
+def kv_pool_tokens(design: Design, step: Step) -> Tokens:
+    """Tokens of the KV pool, as the engine counts them."""
+    longest = engine_memory.startup_of(design).max_model_length
+    blocks = kv_pool_blocks(design, step)
+    return pool.pool_tokens(design.engine, blocks, engine_memory.layout_of(design), longest)
+
+
+def max_concurrency(design: Design, step: Step) -> Count:
+    """Requests of the longest length that the fullest device's memory holds, of all attention ranks, not rounded."""
+    return step.memory.max_concurrency
+
+
 def messages_per_step(design: Design, step: Step) -> Count:
     """Messages between devices that wait for each other in a step."""
     return collectives.messages_in_step(design)
@@ -94,7 +130,7 @@ def messages_per_step(design: Design, step: Step) -> Count:
 
 def reload_time(design: Design, step: Step) -> Seconds:
     """Time to reload a sequence's KV from the placed tiers, or from host memory where none is placed."""
-    cached = step.ledger.cache.stored(design.workload.context)
+    cached = step.ledger.cache.alone.stored(design.workload.context, 0.0)
     chip, placed = design.hardware, tiers.placed_fraction(design.placement)
     some = placed > 0
     slowest = tiers.slowest_transfer(cached, design.placement, chip) / jnp.where(some, placed, 1.0)
@@ -105,7 +141,7 @@ def break_even_bandwidth(design: Design, step: Step) -> BytesPerSecond:
     """Link bandwidth of a device above which reloading a sequence's KV is faster than computing it again."""
     cache = step.ledger.cache
     recompute = prefill.prefill_time(design, cache, 0.0)
-    return prefill.break_even_bandwidth(cache.stored(design.workload.context), recompute)
+    return prefill.break_even_bandwidth(cache.alone.stored(design.workload.context, 0.0), recompute)
 
 
 def break_even_context(design: Design, step: Step) -> Tokens:
@@ -116,7 +152,8 @@ def break_even_context(design: Design, step: Step) -> Tokens:
 
 def arithmetic_intensity(design: Design, step: Step) -> FlopPerByte:
     """FLOP per byte of the step, bytes of all tiers."""
-    return step.ledger.flop / (step.ledger.hbm_bytes + step.ledger.tier_read)
+    over_links = tiers.placed_fraction(design.placement) * step.ledger.spread
+    return step.ledger.flop / (step.ledger.hbm_bytes + over_links)
 
 
 def ridge_point(design: Design, step: Step) -> FlopPerByte:
@@ -135,11 +172,10 @@ def gemm_peak(design: Design) -> FlopPerSecond:
 def energy_per_token(design: Design, step: Step) -> Joules:
     """Energy of traffic and arithmetic per output token, without idle power."""
     chip, ledger = design.hardware, step.ledger
-    streamed = jnp.where(design.placement.parked, 0.0, ledger.kv_read)
     placed = tiers.placed_tiers(design.placement, chip)
     per_device = energy.step_energy(
         (ledger.hbm_bytes, chip.memory_energy.value),
-        *((fraction * streamed, tier.energy.value) for fraction, tier in placed),
+        *((fraction * ledger.spread, tier.energy.value) for fraction, tier in placed),
         (ledger.flop, chip.flop_energy.value),
     )
     return per_device * parallel.stage_devices(design.parallel) / tokens_per_step(design, step)
@@ -158,7 +194,8 @@ def cost_per_million_tokens(design: Design, step: Step) -> Usd:
 
 def crossover_context_bytes(design: Design, step: Step) -> Tokens:
     """Context at which a step reads as many KV bytes as weight bytes; infinite where it never does."""
-    return wall.crossover_context(step.ledger.weights_read, step.load.mean_sequences, step.ledger.cache)
+    own = design.workload.output_tokens / 2
+    return wall.crossover_context(step.ledger.weights_read, step.load.mean_sequences, step.ledger.cache, own)
 
 
 def regime_distance(design: Design, step: Step) -> Ratio:
@@ -192,7 +229,8 @@ def bound_by(design: Design, step: Step) -> Code:
 
 def regime(design: Design, step: Step) -> Code:
     """The regime of the step."""
-    return wall.regime(bound_by(design, step), step.ledger.weights_read, step.ledger.kv_in_hbm)
+    of_fullest = step.ledger.kv_in_hbm * step.load.uneven
+    return wall.regime(bound_by(design, step), step.ledger.weights_read, of_fullest)
 
 
 def design_status(design: Design, step: Step) -> Code:

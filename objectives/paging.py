@@ -40,15 +40,22 @@ def long_enough(paging: Paging, needed: Tokens) -> Flag:
 
 
 def paged(cache: Cache, paging: Paging) -> Cache:
-    """The cache as pages hold it: windows take whole blocks as well."""
-    window = whole_blocks(cache.groups.window, paging.block_size)
+    """The cache as pages hold it: windows take whole blocks as well, unless memory is reserved at once."""
+    block_size = jnp.where(paging.contiguous, 1.0, paging.block_size)
+    window = whole_blocks(cache.groups.window, block_size)
     return replace(cache, groups=replace(cache.groups, window=window))
 
 
-def reserved(cache: Cache, paging: Paging, context: Tokens) -> Bytes:
-    """KV bytes that a sequence of this context reserves: whole blocks, or the longest sequence at once."""
-    in_blocks = paged(cache, paging).stored(whole_blocks(context, paging.block_size))
-    return jnp.where(paging.contiguous, cache.stored(longest(paging, context)), in_blocks)
+def reserved(cache: Cache, paging: Paging, context: Tokens, own: Tokens) -> Bytes:
+    """KV bytes that a sequence of this context reserves: whole blocks, or the longest sequence at once.
+
+    The last `own` tokens, and what is reserved beyond them, are of no prompt.
+    """
+    in_blocks = whole_blocks(context, paging.block_size)
+    whole = longest(paging, context)
+    at_once = cache.stored(whole, jnp.maximum(own + whole - context, 0.0))
+    paged_bytes = paged(cache, paging).stored(in_blocks, own + in_blocks - context)
+    return jnp.where(paging.contiguous, at_once, paged_bytes)
 
 
 def longest_reserved_in(fitting: Tokens, whole: Bytes, size: Bytes, paging: Paging) -> Tokens:
@@ -60,7 +67,8 @@ def longest_reserved_in(fitting: Tokens, whole: Bytes, size: Bytes, paging: Pagi
         size: bytes there are.
         paging: how memory is reserved.
     """
-    blocks = jnp.where(paging.block_size > 1, jnp.floor(fitting / paging.block_size) * paging.block_size, fitting)
+    in_blocks = jnp.logical_and(paging.block_size > 1, jnp.logical_not(paging.contiguous))
+    blocks = jnp.where(in_blocks, jnp.floor(fitting / paging.block_size) * paging.block_size, fitting)
     stated = paging.max_model_length > 0
     most = jnp.where(stated, jnp.minimum(blocks, paging.max_model_length), blocks)
     at_once = jnp.where(whole <= size, paging.max_model_length, 0.0)

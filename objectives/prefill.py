@@ -15,14 +15,35 @@ from kvwall.spaces.units import Bytes, BytesPerSecond, Count, Ratio, Seconds, To
 
 @dataclass(frozen=True)
 class Prompt:
-    """Work of one prompt on each device that attends to it, the weights' traffic apart."""
+    """Work of one prompt on a device, the weights' traffic apart."""
 
     tokens: Tokens
     """Not found cached."""
-    flop: ByFormat
-    """Of the decoder layers, attention included."""
-    kv_bytes: Bytes
-    """Written, and read of what was cached."""
+    attending: ByFormat
+    """FLOP of each device of its attention rank: attention and its matrices."""
+    dense: ByFormat
+    """FLOP of every device of a stage: the other matrices but the experts'."""
+    routed: ByFormat
+    """FLOP of every device of a stage: experts, where they are met evenly."""
+    written: Bytes
+    """KV of the tokens not found cached."""
+    cached: Bytes
+    """KV of those found."""
+    in_hbm: Ratio
+    """Share of what was cached that is read in device memory; the rest comes over the links of tiers."""
+
+    @property
+    def kv_bytes(self) -> Bytes:
+        """KV that moves in device memory."""
+        return self.written + self.in_hbm * self.cached
+
+    def flop(self, of_rank: Count, of_replica: Count, hot: Ratio) -> ByFormat:
+        """FLOP of a device for so many prompts of its attention rank and of the replica; `hot`: load of its experts."""
+        return compute.added(
+            compute.times(of_rank, self.attending),
+            compute.times(of_replica, self.dense),
+            compute.times(of_replica * hot, self.routed),
+        )
 
 
 def tokens_seen(context: Tokens, limit: Tokens) -> Count:
@@ -57,37 +78,46 @@ def new_tokens(design: Design) -> Tokens:
 
 def prompt_of(design: Design, cache: Cache, hit_rate: Ratio) -> Prompt:
     """One prompt of the design's context, of which a share is found cached."""
-    context, bits, devices = design.workload.context, design.precision, parallel.attention_devices(design.parallel)
+    context, bits, layout = design.workload.context, design.precision, design.parallel
     cached = hit_rate * context
     tokens = context - cached
+    of_rank, of_stage = tokens / parallel.attention_devices(layout), tokens / parallel.stage_devices(layout)
     (chosen, seen), (chosen_before, seen_before) = (pairs(cache.groups, end) for end in (context, cached))
-    attention = compute.prefill_attention_flop(cache.groups, chosen - chosen_before, seen - seen_before) / devices
+    attention = compute.prefill_attention_flop(cache.groups, chosen - chosen_before, seen - seen_before)
     operand = compute.attention_operand_bits(design.kv_format.key_bits, design.kv_format.value_bits)
-    each = tokens / devices
-    flop = compute.added(
-        compute.layers_flop(design.model, bits.weight_bits, bits.activation_bits, (each, each, each)),
-        compute.split_by_format(attention, operand, bits.activation_bits),
+
+    def matrices(attending: Count, dense: Count, routed: Count) -> ByFormat:
+        each = (attending, dense, routed)
+        return compute.layers_flop(design.model, bits.weight_bits, bits.activation_bits, each)
+
+    return Prompt(
+        tokens=tokens,
+        attending=compute.added(
+            matrices(of_rank, 0.0, 0.0),
+            compute.split_by_format(attention / parallel.attention_devices(layout), operand, bits.activation_bits),
+        ),
+        dense=matrices(0.0, of_stage, 0.0),
+        routed=matrices(0.0, 0.0, of_stage),
+        written=cache.written(tokens),
+        cached=jnp.where(cached > 0, cache.alone.stored(cached, 0.0), 0.0),
+        in_hbm=1 - tiers.streamed_fraction(design.placement),
     )
-    found = jnp.where(cached > 0, cache.stored(cached), 0.0)
-    return Prompt(tokens, flop, cache.written(tokens) + found)
 
 
 def prefill_time(design: Design, cache: Cache, hit_rate: Ratio) -> Seconds:
     """Seconds of one prompt alone on the replica, in one piece through all stages: its slowest resource."""
     prompt, chip, bits = prompt_of(design, cache, hit_rate), design.hardware, design.precision
-    devices = parallel.attention_devices(design.parallel)
-    stage = parallel.stage_devices(design.parallel)
-    head = compute.head_flop(design.model, bits.weight_bits, bits.activation_bits, 1 / devices)
-    streamed = weights.layers_streamed(
-        design.model, bits.weight_bits, prompt.tokens, design.workload.expert_skew, design.parallel
-    )
-    rows = prompt.tokens * weights.embedding_row_bytes(design.model, stage)
-    moved = streamed + weights.head_bytes(design.model, bits.weight_bits, stage) + rows + prompt.kv_bytes
+    model, stage, skew = design.model, parallel.stage_devices(design.parallel), design.workload.expert_skew
+    hot = parallel.hot_rank(model.experts, skew, design.parallel.expert)
+    head = compute.head_flop(model, bits.weight_bits, bits.activation_bits, 1 / stage)
+    streamed = weights.layers_streamed(model, bits.weight_bits, prompt.tokens, skew, design.parallel)
+    rows = prompt.tokens * weights.embedding_row_bytes(model, stage)
+    moved = streamed + weights.head_bytes(model, bits.weight_bits, stage) + rows + prompt.kv_bytes
     sent = collectives.sent_in_step(design, prompt.tokens, prompt.tokens, 1.0)
     return time.on_device(
         time.ResourceTimes(
             hbm=time.transfer_time(moved, chip.memory_bandwidth),
-            compute=time.compute_time(compute.added(prompt.flop, head), time.peaks(chip)),
+            compute=time.compute_time(compute.added(prompt.flop(1.0, 1.0, hot), head), time.peaks(chip)),
             scale_up=time.link_time(sent, chip),
             tier_link=0.0,
         )
@@ -95,28 +125,32 @@ def prefill_time(design: Design, cache: Cache, hit_rate: Ratio) -> Seconds:
 
 
 def time_to_first_token(design: Design, cache: Cache) -> Seconds:
-    """Seconds to the first token; cached tokens that are parked in tiers are reloaded, or all computed again if faster.
+    """Seconds to the first token; cached tokens that lie in tiers are loaded, or all computed again if that is faster.
 
-    The reload is hidden behind prefill as far as links overlap.
+    Loading is hidden behind prefill as far as links overlap.
     """
     hit_rate, placement = design.prefix.hit_rate, design.placement
     found = prefill_time(design, cache, hit_rate)
-    cached = cache.stored(hit_rate * design.workload.context)
-    reload = tiers.slowest_transfer(cached, placement, design.hardware)
-    reloaded = tiers.exposed(found, reload, placement.link_overlap)
-    return jnp.where(placement.parked, jnp.minimum(reloaded, prefill_time(design, cache, 0.0)), found)
+    cached = cache.alone.stored(hit_rate * design.workload.context, 0.0)
+    load = tiers.slowest_transfer(cached, placement, design.hardware)
+    loaded = tiers.exposed(found, load, placement.link_overlap)
+    away = jnp.logical_and(tiers.placed_fraction(placement) > 0, hit_rate > 0)
+    return jnp.where(away, jnp.minimum(loaded, prefill_time(design, cache, 0.0)), found)
 
 
 def compute_parts(design: Design, cache: Cache) -> tuple[Seconds, Seconds]:
     """Seconds of a prompt's arithmetic: (of matrices, which grows with its tokens, of attention, with their square)."""
-    bits, chip = design.precision, design.hardware
-    devices, context = parallel.attention_devices(design.parallel), design.workload.context
-    each = context / devices
-    matrices = compute.layers_flop(design.model, bits.weight_bits, bits.activation_bits, (each, each, each))
+    bits, layout, context = design.precision, design.parallel, design.workload.context
+    devices = parallel.attention_devices(layout)
+    hot = parallel.hot_rank(design.model.experts, design.workload.expert_skew, layout.expert)
+    of_stage = context / parallel.stage_devices(layout)
+    each = (context / devices, of_stage, of_stage * hot)
+    matrices = compute.layers_flop(design.model, bits.weight_bits, bits.activation_bits, each)
     attention = compute.prefill_attention_flop(cache.groups, *pairs(cache.groups, context)) / devices
     operand = compute.attention_operand_bits(design.kv_format.key_bits, design.kv_format.value_bits)
     of_attention = compute.split_by_format(attention, operand, bits.activation_bits)
-    return tuple(time.compute_time(flop, time.peaks(chip)) for flop in (matrices, of_attention))  # type: ignore[return-value]
+    peaks = time.peaks(design.hardware)
+    return time.compute_time(matrices, peaks), time.compute_time(of_attention, peaks)
 
 
 def break_even_bandwidth(cached: Bytes, recompute: Seconds) -> BytesPerSecond:

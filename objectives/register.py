@@ -69,8 +69,8 @@ def _metric(law: Callable[..., Real], sourced: Callable[[Design], Flag], roundin
     return Metric(law.__name__, law, sourced, unit_of(law), _first_sentence(law), rounding=rounding)
 
 
-def _detail(law: Callable[..., Real], sourced: Callable[[Design], Flag]) -> Metric:
-    return replace(_metric(law, sourced), summarised=False)
+def _detail(law: Callable[..., Real], sourced: Callable[[Design], Flag], rounding: float = 0.0) -> Metric:
+    return replace(_metric(law, sourced, rounding), summarised=False)
 
 
 def _first_sentence(law: Callable[..., object]) -> str:
@@ -103,6 +103,10 @@ _STEP_METRICS = (
     _metric(metrics.cost_per_million_tokens, status.cost_sourced),
     _metric(metrics.crossover_context_bytes, status.always),
     _metric(metrics.regime_distance, status.step_sourced, rounding=1e-5),
+    _detail(metrics.kv_pool_bytes, status.always, rounding=1e6),
+    _detail(metrics.kv_pool_blocks, status.always, rounding=1.0),
+    _detail(metrics.kv_pool_tokens, status.always, rounding=1.0),
+    _detail(metrics.max_concurrency, status.always),
     _detail(metrics.messages_per_step, status.always),
     _detail(metrics.reload_time, status.reload_sourced),
     _detail(metrics.break_even_bandwidth, status.step_sourced),
@@ -121,10 +125,6 @@ STATUS_OK = status.STATUSES.index("ok")
 TASK_NAMES = (*TASKS, "retrieval")
 
 NOT_BUILT: Mapping[str, str] = {
-    "kv_pool_bytes": "engine memory profiles are not modelled yet",
-    "kv_pool_blocks": "engine memory profiles are not modelled yet",
-    "kv_pool_tokens": "engine memory profiles are not modelled yet",
-    "max_concurrency": "engine memory profiles are not modelled yet",
     "crossover_context_time": "only an estimate has a time crossover; this is a ceiling",
 }
 """Metrics of the public contract that are null, and why."""

@@ -47,6 +47,10 @@ class Load:
     micro: Count
     """Micro-batches of the pipeline."""
 
+    def prompts_of(self, rank_sequences: Count) -> Count:
+        """Prompts that an attention rank with so many sequences prefills meanwhile."""
+        return self.arriving * (rank_sequences / self.active)
+
     @property
     def uneven(self) -> Ratio:
         """Sequences of the fullest rank over the mean."""
@@ -71,7 +75,8 @@ class Ledger:
     kv_written: Bytes
     kv_stored: Bytes
     """At the end of the output, all tiers together."""
-    tier_read: Bytes
+    spread: Bytes
+    """KV of which every tier moves its fraction over its link."""
     kv_in_hbm: Bytes
     """KV that moves in device memory: read, written, and that of prompts."""
     sent: collectives.Sent
@@ -113,7 +118,7 @@ def evaluate_step(design: Design) -> Step:
     prompt = prefill.prompt_of(design, cache, design.prefix.hit_rate)
     ledger = ledger_of(design, load, cache, prompt)
     times = times_of(design, load, ledger, prompt)
-    held = memory.memory_of(design, cache, load.resident, load.rank_sequences)
+    held = memory.memory_of(design, cache, load.resident)
     return Step(load, ledger, held, times, time.step_time(times, design.placement.link_overlap))
 
 
@@ -148,11 +153,11 @@ def ledger_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Promp
     """Bytes and FLOP of one step."""
     work, layout = design.workload, design.parallel
     context = evaluated_context(design)
-    kv_read = load.mean_sequences * cache.read(context)
+    kv_read = load.mean_sequences * cache.read(context, work.output_tokens / 2)
     kv_written = load.mean_sequences * cache.written(load.scored)
     streamed = tiers.streamed_fraction(design.placement)
     layers_read, ends_read = weights_streamed(design, load)
-    rank_tokens = load.rank_sequences * load.scored + load.arriving * prompt.tokens / layout.attention_data
+    rank_tokens = load.rank_sequences * load.scored + load.prompts_of(load.rank_sequences) * prompt.tokens
     share = parallel.pipelined(
         parallel.layers_of_stage(design.model.layers, layout.pipeline), 1.0, load.micro, layout.pipeline
     )
@@ -164,9 +169,11 @@ def ledger_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Promp
         ends_read=ends_read,
         kv_read=kv_read,
         kv_written=kv_written,
-        kv_stored=work.batch / layout.attention_data * cache.stored(work.context + work.output_tokens),
-        tier_read=streamed * kv_read,
-        kv_in_hbm=(1 - streamed) * kv_read + kv_written + load.arriving / layout.attention_data * prompt.kv_bytes,
+        kv_stored=work.batch
+        / layout.attention_data
+        * cache.stored(work.context + work.output_tokens, work.output_tokens),
+        spread=spread_over_tiers(design, load, prompt, kv_read, load.mean_sequences),
+        kv_in_hbm=(1 - streamed) * kv_read + kv_written + load.prompts_of(load.mean_sequences) * prompt.kv_bytes,
         sent=collectives.sent_in_step(design, rank_tokens, load.tokens, share),
         flop_by_format=compute.added(layers, ends),
     )
@@ -184,6 +191,24 @@ def weights_streamed(design: Design, load: Load) -> tuple[Bytes, Bytes]:
     draft_layer = weights.layers_streamed(model, bits, load.active / load.micro, skew, layout) / model.layers
     ends = head + drafted * (draft_layer + head)
     return load.micro * layers, load.micro * ends + load.tokens * weights.embedding_row_bytes(model, stage)
+
+
+def spread_over_tiers(
+    design: Design, load: Load, prompt: prefill.Prompt, kv_read: Bytes, rank_sequences: Count
+) -> Bytes:
+    """KV that lies in tiers by their fractions and moves in a step: streamed reads, and cached parts of prompts."""
+    streamed = jnp.where(design.placement.parked, 0.0, kv_read)
+    return streamed + load.prompts_of(rank_sequences) * prompt.cached
+
+
+def experts_of_busiest(design: Design, load: Load) -> tuple[Bytes, Bytes]:
+    """Bytes of experts that the busiest rank reads per step beyond the mean: (of decoder layers, of drafts)."""
+
+    def more(tokens: Count) -> Bytes:
+        bits, skew = design.precision.weight_bits, design.workload.expert_skew
+        return load.micro * weights.experts_of_busiest(design.model, bits, tokens / load.micro, skew, design.parallel)
+
+    return more(load.tokens), design.speculation.draft_tokens / design.model.layers * more(load.active)
 
 
 def flop_of(
@@ -209,7 +234,7 @@ def flop_of(
     layers = compute.added(
         compute.layers_flop(model, bits.weight_bits, bits.activation_bits, tokens),
         compute.split_by_format(rank_sequences * passes / attending * of_token, operand, bits.activation_bits),
-        compute.times(load.arriving / layout.attention_data, prompt.flop),
+        prompt.flop(load.prompts_of(rank_sequences), load.arriving, hot),
     )
     scored = load.active * (load.scored + drafted) / stage
     return layers, compute.head_flop(model, bits.weight_bits, bits.activation_bits, scored)
@@ -224,18 +249,16 @@ def times_of(design: Design, load: Load, ledger: Ledger, prompt: prefill.Prompt)
         return parallel.pipelined(worst, body + end + beside, load.micro, layout.pipeline)
 
     on_die = dies.imbalance(load.rank_sequences, chip.memory_domains.value, design.placement.pinned)
-    busiest = weights.experts_of_busiest(
-        model, design.precision.weight_bits, load.tokens / load.micro, design.workload.expert_skew, layout
-    )
-    layers_read = ledger.layers_read + load.micro * busiest
-    moved = awaited(layers_read, ledger.ends_read, ledger.kv_in_hbm * load.uneven * on_die)
+    more, more_of_drafts = experts_of_busiest(design, load)
+    of_kv = ledger.kv_in_hbm * load.uneven * on_die
+    moved = awaited(ledger.layers_read + more, ledger.ends_read + more_of_drafts, of_kv)
     hot = parallel.hot_rank(model.experts, design.workload.expert_skew, layout.expert)
     layers, ends = flop_of(design, load, ledger.cache, prompt, load.rank_sequences, hot)
     sixteen, eight, four = (awaited(body, end, 0.0) for body, end in zip(layers, ends, strict=True))
-    streamed = jnp.where(design.placement.parked, 0.0, ledger.kv_read * load.uneven)
+    spread = spread_over_tiers(design, load, prompt, ledger.kv_read * load.uneven, load.rank_sequences)
     return time.ResourceTimes(
         hbm=time.transfer_time(moved, chip.memory_bandwidth),
         compute=time.compute_time((sixteen, eight, four), time.peaks(chip)),
         scale_up=time.link_time(ledger.sent, chip),
-        tier_link=tiers.slowest_transfer(awaited(0.0, 0.0, streamed), design.placement, chip),
+        tier_link=tiers.slowest_transfer(awaited(0.0, 0.0, spread), design.placement, chip),
     )

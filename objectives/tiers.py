@@ -10,6 +10,8 @@ from kvwall.spaces.design import NO_LIMIT, HardwareColumns, Placement, Tier
 from kvwall.spaces.units import Bytes, Count, Ratio, Seconds
 
 TIERS = ("host", "cxl", "nvme", "remote")
+_SOME = 1e-6
+"""Share that decodes where all is parked, which is no possible layout: its numbers stay finite."""
 
 
 def placed_tiers(placement: Placement, chip: HardwareColumns) -> tuple[tuple[Ratio, Tier], ...]:
@@ -29,7 +31,7 @@ def placed_fraction(placement: Placement) -> Ratio:
 
 def streamed_fraction(placement: Placement) -> Ratio:
     """Share of the KV that a step reads over links: none where tiers hold idle sequences."""
-    return jnp.where(placement.parked, 0.0, placed_fraction(placement))
+    return jnp.where(placement.parked, 0.0, jnp.minimum(placed_fraction(placement), 1.0))
 
 
 def active_sequences(batch: Count, placement: Placement) -> Count:
@@ -39,7 +41,12 @@ def active_sequences(batch: Count, placement: Placement) -> Count:
     >>> float(active_sequences(64.0, half))
     32.0
     """
-    return batch * jnp.where(placement.parked, 1 - placed_fraction(placement), 1.0)
+    return batch * active_share(placement)
+
+
+def active_share(placement: Placement) -> Ratio:
+    """Share of the sequences that decode."""
+    return jnp.where(placement.parked, jnp.maximum(1 - placed_fraction(placement), _SOME), 1.0)
 
 
 def slowest_transfer(size: Bytes, placement: Placement, chip: HardwareColumns) -> Seconds:

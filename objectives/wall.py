@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from kvwall.objectives.inverse import context_of_bytes, upward_bends
+from kvwall.objectives import inverse
 from kvwall.objectives.kv import Cache
 from kvwall.spaces.units import Bytes, Code, Count, Flag, Tokens
 
@@ -22,7 +22,7 @@ def regime(bound_by: Code, weights: Bytes, kv_in_hbm: Bytes) -> Code:
     return jnp.where(bound_by == 0, jnp.where(kv_in_hbm > weights, 1, 0), bound_by + 1)
 
 
-def crossover_context(weights: Bytes, sequences: Count, cache: Cache) -> Tokens:
+def crossover_context(weights: Bytes, sequences: Count, cache: Cache, own: Tokens) -> Tokens:
     """Context at which a step reads as many KV bytes as weight bytes.
 
     Infinite where KV never reads so much (windows, recurrent states), 0 where the state alone does.
@@ -31,8 +31,9 @@ def crossover_context(weights: Bytes, sequences: Count, cache: Cache) -> Tokens:
         weights: bytes of weights one device reads per step.
         sequences: that it reads KV of.
         cache: how the same device keeps and reads KV.
+        own: tokens at the end of the context that are of no prompt.
     """
-    return context_of_bytes(weights / sequences, cache.read, jnp.shape(cache.groups.layers)[0], upward_bends(cache))
+    return inverse.context_read_in(weights / sequences, cache, own)
 
 
 def fits(margin: Bytes) -> Flag:

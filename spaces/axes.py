@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from kvwall.spaces.engines import engine_names
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.quality import EVICTORS, QUANTIZERS
 
@@ -17,7 +18,7 @@ _LARGEST = 1e300
 NATIVE = "native"
 """The one word `weight_bits` takes: the checkpoint's own format per tensor class."""
 
-ENGINES = ("ideal",)
+ENGINES = engine_names()
 PRICE_BASES = ("cloud", "list", "tco")
 RESERVATIONS = ("paged", "contiguous")
 ACCESSES = ("streamed", "parked")

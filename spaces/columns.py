@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
@@ -13,33 +12,26 @@ import numpy as np
 
 from kvwall.spaces.axes import PRICE_BASES, Axis, Value
 from kvwall.spaces.design import (
-    NO_LIMIT,
     Design,
     Eviction,
-    Experts,
-    Groups,
-    HardwareColumns,
     KVFormat,
-    Matrices,
-    ModelColumns,
     Paging,
     Parallel,
     Placement,
     Precision,
     Prefix,
-    Sourced,
     SparseRead,
     Speculation,
-    Tier,
     Workload,
 )
+from kvwall.spaces.engines import load_engine
 from kvwall.spaces.errors import Faults, InputError
-from kvwall.spaces.figures import Figure
 from kvwall.spaces.hardware import Hardware, load_hardware
 from kvwall.spaces.models.layers import Experts as RoutedExperts
 from kvwall.spaces.models.layers import LayerGroup, Model
 from kvwall.spaces.models.load import load_model
 from kvwall.spaces.quality import EVICTORS, QUANTIZERS, QualityParameters, load_quality_curves
+from kvwall.spaces.record_columns import hardware_numbers, model_numbers, price_numbers
 from kvwall.spaces.space import Space
 
 Positions: TypeAlias = Mapping[str, "np.ndarray[Any, Any] | jax.Array"]
@@ -163,13 +155,15 @@ class Columns:
             if entry.axis.kind in {"int", "real"}
         }
         most_groups = max(len(model.groups) for model in catalogue.models)
-        self._model = _stack([_model_numbers(model, most_groups) for model in catalogue.models])
-        self._hardware = _stack([_hardware_numbers(chip) for chip in catalogue.hardware])
-        self._price = _stack([_stack([_price(chip, basis) for chip in catalogue.hardware]) for basis in PRICE_BASES])
+        self._model = _stack([model_numbers(model, most_groups) for model in catalogue.models])
+        self._hardware = _stack([hardware_numbers(chip) for chip in catalogue.hardware])
+        prices = [[price_numbers(chip, basis) for chip in catalogue.hardware] for basis in PRICE_BASES]
+        self._price = _stack([_stack(of_chips) for of_chips in prices])
         self._flags = {
             axis: np.array([value == true for value in space.values(axis)])
             for axis, (_, _, true) in FLAG_FIELDS.items()
         }
+        self._engine = _stack([load_engine(str(name)).columns for name in space.values("engine")])
         self._quality = catalogue.quality
         self._codes = {
             "quantizer": np.array([QUANTIZERS.index(str(v)) for v in space.values("quantizer")]),
@@ -198,6 +192,7 @@ class Columns:
             model=jax.tree.map(lambda leaf: _take(leaf, at("model")), self._model),
             hardware=jax.tree.map(lambda leaf: _take(leaf, at("hardware")), self._hardware),
             **{name: kind(**fields_of(name)) for name, kind in _RECORDS.items()},
+            engine=jax.tree.map(lambda leaf: _take(leaf, at("engine")), self._engine),
             utilisation=number("utilisation"),
             usd_per_second=jax.tree.map(
                 lambda leaf: _take(leaf, at("hardware"), _take(self._codes["price_basis"], at("price_basis"))),
@@ -243,114 +238,3 @@ def _stack(records: Sequence[_T]) -> _T:
 
 def _number(axis: Axis, value: Value) -> float:
     return _WORD if axis.word and value == axis.word else float(value)
-
-
-def _model_numbers(model: Model, groups: int) -> ModelColumns:
-    def matrices(name: str) -> Matrices:
-        return Matrices(*(np.float64(getattr(model, f"{name}{suffix}")) for suffix in ("", "_bits", "_payload_bits")))
-
-    return ModelColumns(
-        hidden=np.float64(model.hidden),
-        intermediate=np.float64(model.intermediate),
-        vocab=np.float64(model.vocab),
-        embedding_row=np.float64(model.embedding_row),
-        embedding_table=np.float64(model.embedding + model.layer_embedding),
-        embedding_bits=np.float64(model.embedding_bits),
-        vectors=np.float64(model.vectors),
-        vector_bits=np.float64(model.vector_bits),
-        layers=np.float64(model.decoder_layers),
-        reduces_per_layer=np.float64(model.reduces_per_layer),
-        query_output=matrices("query_output"),
-        key_value=matrices("key_value"),
-        ffn=matrices("ffn"),
-        router=matrices("router"),
-        head=matrices("head"),
-        experts=_expert_numbers(model.experts or _NO_EXPERTS),
-        groups=_group_numbers([*model.groups, *[_NO_LAYERS] * (groups - len(model.groups))]),
-    )
-
-
-def _expert_numbers(experts: RoutedExperts) -> Experts:
-    numbers = (experts.layers, experts.experts, experts.active, experts.elements_per_expert, experts.bits)
-    return Experts(*map(np.float64, (*numbers, experts.payload_bits)))
-
-
-def _group_numbers(groups: Sequence[LayerGroup]) -> Groups:
-    def each(read: Callable[[LayerGroup], float]) -> Any:
-        return np.array([read(group) for group in groups], dtype=np.float64)
-
-    def limit(most: int | None) -> float:
-        return NO_LIMIT if most is None else float(most)
-
-    return Groups(
-        layers=each(lambda group: group.layers),
-        query_heads=each(lambda group: group.query_heads),
-        kv_heads=each(lambda group: group.kv_heads),
-        key_dim=each(lambda group: group.key_dim),
-        value_dim=each(lambda group: group.value_dim),
-        fixed_dim=each(lambda group: group.rope_dim),
-        index_dim=each(lambda group: group.index_dim),
-        index_heads=each(lambda group: group.index_heads),
-        score_dim=each(lambda group: group.score_dim),
-        mix_dim=each(lambda group: group.mix_dim),
-        prefill_dim=each(lambda group: group.prefill_dim or group.score_dim + group.mix_dim),
-        window=each(lambda group: limit(group.window)),
-        chunked=each(lambda group: group.chunked).astype(bool),
-        stride=each(lambda group: group.stride),
-        top_k=each(lambda group: limit(group.top_k)),
-        state_bytes=each(lambda group: group.state_bytes),
-        readers=each(lambda group: group.readers),
-        evictable=each(lambda group: group.evictable).astype(bool),
-    )
-
-
-def _hardware_numbers(chip: Hardware) -> HardwareColumns:
-    return HardwareColumns(
-        memory_capacity=np.float64(chip.memory_capacity.value),
-        memory_bandwidth=np.float64(chip.memory_bandwidth.value),
-        bf16_flops=_sourced(chip.bf16_flops),
-        fp8_flops=_sourced(chip.fp8_flops or chip.int8_ops),
-        fp4_flops=_sourced(chip.fp4_flops),
-        scale_up_bandwidth=_sourced(chip.scale_up_bandwidth),
-        scale_up_domain=np.float64(chip.scale_up_domain.value if chip.scale_up_domain else NO_LIMIT),
-        scale_out_bandwidth=_sourced(chip.scale_out_bandwidth),
-        host=_tier(chip, "host"),
-        cxl=_tier(chip, "cxl"),
-        nvme=_tier(chip, "nvme"),
-        remote=_tier(chip, "remote"),
-        memory_domains=_sourced(chip.memory_domains or chip.compute_dies),
-        memory_energy=_sourced(chip.memory_energy),
-        flop_energy=_sourced(chip.flop_energy),
-    )
-
-
-def _tier(chip: Hardware, name: str) -> Tier:
-    """A tier as one device sees it: its share of the link, its own part of the capacity."""
-    sharing: Figure | None = getattr(chip, f"{name}_link_devices")
-    capacity: Figure | None = getattr(chip, f"{name}_capacity")
-    return Tier(
-        bandwidth=_sourced(getattr(chip, f"{name}_link_bandwidth"), sharing.value if sharing else 1.0),
-        capacity=np.float64(capacity.value if capacity else NO_LIMIT),
-        energy=_sourced(chip.link_energy if name == "host" else getattr(chip, f"{name}_energy")),
-    )
-
-
-def _price(chip: Hardware, basis: str) -> Sourced:
-    """USD per second of one device; a list price is written off over its life, without power or hosting."""
-    match basis:
-        case "cloud":
-            return _sourced(chip.cloud_price, _SECONDS_PER_HOUR)
-        case "tco":
-            return _sourced(chip.tco_price, _SECONDS_PER_HOUR)
-        case _:
-            return _sourced(chip.list_price, WRITE_OFF_SECONDS)
-
-
-WRITE_OFF_SECONDS = 4 * 365.25 * 24 * _SECONDS_PER_HOUR
-"""Life over which `price_basis = list` spreads the purchase: four years, our assumption, flagged where used."""
-
-
-def _sourced(figure: Figure | None, divisor: float = 1.0) -> Sourced:
-    known = figure is not None and math.isfinite(figure.value)
-    value = figure.value / divisor if figure is not None and known else 1.0
-    return Sourced(np.float64(value), np.bool_(known))  # type: ignore[arg-type]  # a jax.Array once gathered

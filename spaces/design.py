@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import jax
 
+from kvwall.spaces.engine_columns import EngineColumns, StateColumns
 from kvwall.spaces.quality import QualityParameters
 from kvwall.spaces.units import (
     Bits,
@@ -117,6 +118,7 @@ class ModelColumns:
     head: Matrices
     experts: Experts
     groups: Groups
+    states: StateColumns
 
 
 @jax.tree_util.register_dataclass
@@ -138,6 +140,8 @@ class HardwareColumns:
     """The hardware axis; energies per byte and per FLOP in J."""
 
     memory_capacity: Bytes
+    reported_capacity: Bytes
+    """What its driver reports; the capacity where no source states it."""
     memory_bandwidth: BytesPerSecond
     bf16_flops: Sourced
     fp8_flops: Sourced
@@ -290,6 +294,7 @@ class Design:
     placement: Placement
     parallel: Parallel
     speculation: Speculation
+    engine: EngineColumns
     utilisation: Ratio
     """0 = the engine's own."""
     usd_per_second: Sourced

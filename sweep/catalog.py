@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kvwall.objectives.register import LABELS, NOT_BUILT, metric_register
 from kvwall.spaces.axes import AXES, Axis, axis_named
+from kvwall.spaces.engines import Engine, engine_figure, engine_names, load_engine
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.figures import FIGURES, Figure, display
 from kvwall.spaces.hardware import Hardware, hardware_names, load_hardware
@@ -18,7 +19,6 @@ from kvwall.sweep.study import Study, study_names
 
 Entry = dict[str, Any]
 
-_ENGINES: Final[Mapping[str, str]] = {"ideal": "all memory is usable, pages of one token, no overhead"}
 _CLASSES: Final = ("query_output", "key_value", "ffn", "router", "head", "embedding")
 
 
@@ -128,13 +128,25 @@ def _by_class(model: Model) -> Entry:
 
 
 def engine_list() -> list[Entry]:
-    """The engines whose memory rules exist."""
-    return [{"name": name, "meaning": meaning} for name, meaning in _ENGINES.items()]
+    """The engines whose memory rules exist, and their bands of versions."""
+    return [_engine_line(name, load_engine(name)) for name in engine_names()]
+
+
+def _engine_line(name: str, engine: Engine) -> Entry:
+    """An engine's own name is its newest band; "from_version" is the first version of the band."""
+    version = ".".join(map(str, engine.from_version)) if any(engine.from_version) else None
+    return {"name": name, "band": engine.name, "from_version": version, "meaning": engine.meaning}
 
 
 def engine_entry(name: str) -> Entry:
-    """One engine."""
-    return {"name": AXES["engine"].check(name), "meaning": _ENGINES[name]}
+    """One engine: what its memory fraction means, and every figure with its source."""
+    engine = load_engine(name)
+    figures = {
+        key: {"value": figure.value, "shown": engine_figure(key, figure.value)}
+        | {"source": figure.source, "note": figure.note}
+        for key, figure in engine.figures.items()
+    }
+    return _engine_line(name, engine) | {"figures": figures}
 
 
 def study_list() -> list[Entry]:

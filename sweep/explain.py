@@ -6,8 +6,8 @@ from typing import Final
 
 import jax
 
-from kvwall.spaces.columns import WRITE_OFF_SECONDS
 from kvwall.spaces.figures import FIGURES, Figure
+from kvwall.spaces.record_columns import WRITE_OFF_SECONDS
 from kvwall.sweep.equation import Explanation, Sheet
 from kvwall.sweep.explain_kv import add_kv, declare_stores, evaluated_context
 from kvwall.sweep.explain_quality import add_quality

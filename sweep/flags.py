@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from kvwall.objectives.kv import FULL_BITS
-from kvwall.spaces.columns import WRITE_OFF_SECONDS
 from kvwall.spaces.figures import display
 from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
+from kvwall.spaces.record_columns import WRITE_OFF_SECONDS
 from kvwall.sweep.reasons import placed
 from kvwall.sweep.single import SingleDesign
 

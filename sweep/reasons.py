@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from kvwall.objectives import compute, memory, parallel
+from kvwall.objectives import compute, engine_memory, parallel
 from kvwall.objectives.register import LABELS
 from kvwall.objectives.status import computed
 from kvwall.objectives.tiers import TIERS
@@ -133,7 +133,7 @@ def _shortage(single: SingleDesign) -> str:
     if tier := _full_tier(single):
         return tier
     if float(single.step.memory.room) <= 0:
-        usable = float(memory.usable(single.design))
+        usable = float(engine_memory.utilisation_of(single.design) * engine_memory.memory_seen(single.design))
         weights_stored = bytes_text(float(single.step.memory.weights))
         return f"{short} short; the weights alone take {weights_stored} of a device's {bytes_text(usable)}"
     batches = f"{short} short on the fullest device; at most {batch:,.0f} sequences fit at this context"

@@ -13,6 +13,7 @@ from typing import Any
 
 from kvwall.spaces.axes import Value
 from kvwall.spaces.columns import Catalogue, Columns, load_catalogue
+from kvwall.spaces.engines import load_engine
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.quality import load_quality_curves
 from kvwall.spaces.space import Space
@@ -118,10 +119,11 @@ class Study:
         return sha256(self.spec())
 
     def _record_hashes(self) -> dict[str, Any]:
-        catalogue = self.catalogue
+        catalogue, engines = self.catalogue, self.space.values("engine")
         return {
             "model": self._hash_each("model", [dataclasses.asdict(model) for model in catalogue.models]),
             "hardware": self._hash_each("hardware", [dataclasses.asdict(chip) for chip in catalogue.hardware]),
+            "engine": self._hash_each("engine", [dataclasses.asdict(load_engine(str(name))) for name in engines]),
             "quality": sha256(dataclasses.asdict(load_quality_curves())),
         }
 

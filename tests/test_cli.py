@@ -245,13 +245,13 @@ def test_a_bad_model_file_is_no_traceback(kvwall, tmp_path, content):
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (("evaluat",), '"evaluat" is no command (did you mean evaluate?)'),
+        (("evaluat",), '"evaluat" is no command (did you mean evaluate'),
         (("catalog", "hardwar"), 'no section "hardwar" (did you mean hardware?)'),
         (("catalog", "tiers"), "not built yet"),
         (("catalog", "hardware", "h100"), "did you mean h100-sxm"),
         (("catalog", "metrics", "tokens"), 'metric "tokens" is unknown'),
         (("catalog", "axes", "read_fracton"), "did you mean read_fraction"),
-        (("catalog", "engines", "vllm"), 'engine "vllm" is unknown'),
+        (("catalog", "engines", "vlm"), 'engine "vlm" is unknown (did you mean vllm'),
         (("catalog", "--jsn"), "--jsn"),
         (("--jsn",), "--jsn"),
     ],

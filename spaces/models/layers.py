@@ -54,6 +54,13 @@ class LayerGroup:
     index_heads: int = 0
     state_bytes: int = 0
     """Fixed bytes per sequence and store: recurrent state and the tail of the short convolution."""
+    state_elements: int = 0
+    """Elements of the recurrent state alone; `state_bytes` counts them at 32 bits unless the model says otherwise."""
+    state_stated: bool = False
+    """Whether the model says in what precision its state is kept; engines keep one that does not in its dtype."""
+    convolution_elements: int = 0
+    """Elements of one token's inputs to the short convolution, at 16 bits; `convolution_taps` of them are kept."""
+    convolution_taps: int = 0
     readers: int = 1
     """Layers that read each store."""
     kind: Kind = "full"

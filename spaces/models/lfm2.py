@@ -64,7 +64,7 @@ def _convolution(hidden: int, kernel: int, bias: bool) -> Block:
         Projection("conv.out_proj", "query_output", hidden * hidden),
     )
     vectors = hidden * kernel + 5 * hidden * bias
-    return Block(matrices, vectors, (recurrent_store(hidden, 0, hidden * (kernel - 1)),))
+    return Block(matrices, vectors, (recurrent_store(hidden, 0, hidden, kernel - 1),))
 
 
 def _width(config: Config) -> int:

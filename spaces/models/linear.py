@@ -41,7 +41,7 @@ def read_delta_net(config: Config) -> DeltaNet:
     )
 
 
-def delta_block(hidden: int, net: DeltaNet, state_bytes: int = STATE_BYTES) -> Block:
+def delta_block(hidden: int, net: DeltaNet, state_bytes: int | None = None) -> Block:
     """A gated delta net: Q, K, V through a short convolution, a gate, and two numbers per head."""
     channels = 2 * net.keys + net.values
     path = "linear_attn."
@@ -53,7 +53,7 @@ def delta_block(hidden: int, net: DeltaNet, state_bytes: int = STATE_BYTES) -> B
     )
     vectors = channels * net.kernel + 2 * net.value_heads + net.value_dim
     state = net.value_heads * net.key_dim * net.value_dim
-    store = recurrent_store(net.value_heads, state, channels * (net.kernel - 1), state_bytes)
+    store = recurrent_store(net.value_heads, state, channels, net.kernel - 1, state_bytes)
     return Block(matrices, vectors, (store,))
 
 
@@ -84,7 +84,7 @@ def kimi_delta_block(hidden: int, net: KimiDelta) -> Block:
         else:
             matrices.append(Projection(f"{path}{name}_proj", "query_output", hidden * width))
     vectors = 3 * width * net.kernel + width + net.heads + net.dim
-    store = recurrent_store(net.heads, net.heads * net.dim * net.dim, 3 * width * (net.kernel - 1))
+    store = recurrent_store(net.heads, net.heads * net.dim * net.dim, 3 * width, net.kernel - 1, STATE_BYTES)
     return Block(tuple(matrices), vectors, (store,))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kvwall.spaces.models.config import Config
 
 REFUSED_TYPES: dict[str, str] = {
@@ -73,3 +75,12 @@ def flag_drafts(config: Config) -> None:
     layers = max(config.whole(key) for key in _DRAFT_KEYS)
     if layers:
         config.flags.append(f"{layers} draft (multi-token prediction) layer{'s' if layers > 1 else ''} not counted")
+
+
+def draft_layers(flags: Iterable[str]) -> int:
+    """Draft layers that a model's flags say its checkpoint carries.
+
+    >>> draft_layers(["vision tower not counted", "1 draft (multi-token prediction) layer not counted"])
+    1
+    """
+    return max((int(flag.split()[0]) for flag in flags if "draft (multi-token prediction) layer" in flag), default=0)

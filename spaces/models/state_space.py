@@ -37,7 +37,7 @@ def mamba1_block(hidden: int, mamba: Mamba1, path: str = "mamba") -> Block:
     )
     vectors = inner * state + inner + inner * mamba.kernel + inner * mamba.conv_bias + inner
     vectors += (2 * inner + hidden) * mamba.projection_bias + (rank + 2 * state) * mamba.inner_norms
-    return Block(matrices, vectors, (recurrent_store(inner, inner * state, inner * (mamba.kernel - 1)),))
+    return Block(matrices, vectors, (recurrent_store(inner, inner * state, inner, mamba.kernel - 1),))
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class Mamba2:
     conv_bias: bool = True
     projection_bias: bool = False
     gated_norm: bool = True
-    state_bytes: int = STATE_BYTES
+    state_bytes: int | None = None
+    """Of an element; None where the model does not say."""
 
 
 def mamba2_block(hidden: int, mamba: Mamba2, path: str = "mamba") -> Block:
@@ -66,12 +67,12 @@ def mamba2_block(hidden: int, mamba: Mamba2, path: str = "mamba") -> Block:
     )
     vectors = 3 * mamba.heads + channels * mamba.kernel + channels * mamba.conv_bias + inner * mamba.gated_norm
     vectors += (entering + hidden) * mamba.projection_bias
-    store = recurrent_store(mamba.heads, inner * mamba.state, channels * (mamba.kernel - 1), mamba.state_bytes)
+    store = recurrent_store(mamba.heads, inner * mamba.state, channels, mamba.kernel - 1, mamba.state_bytes)
     return Block(matrices, vectors, (store,))
 
 
-def read_state_bytes(config: Config, *keys: str) -> int:
-    """Bytes of a state element: 4 unless one of `keys` names another dtype."""
+def read_state_bytes(config: Config, *keys: str) -> int | None:
+    """Bytes of a state element where one of `keys` names its dtype."""
     for key in keys:
         name = config.text(key)
         if name is not None:
@@ -80,4 +81,4 @@ def read_state_bytes(config: Config, *keys: str) -> int:
                     f"{config.where}: {key} '{name}' is not known: supported are {', '.join(_DTYPE_BYTES)}"
                 )
             return _DTYPE_BYTES.get(name, STATE_BYTES)
-    return STATE_BYTES
+    return None

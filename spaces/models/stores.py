@@ -68,15 +68,24 @@ def latent_store(
     )
 
 
-def recurrent_store(heads: int, state: int, convolution: int = 0, state_bytes: int = STATE_BYTES) -> LayerGroup:
-    """A fixed state of `state` elements in `heads` shards, and `convolution` elements of recent inputs."""
+def recurrent_store(
+    heads: int, state: int, convolution: int = 0, taps: int = 0, state_bytes: int | None = None
+) -> LayerGroup:
+    """A fixed state of `state` elements in `heads` shards, and `convolution` inputs of each of the last `taps` tokens.
+
+    `state_bytes` of an element is None where the model does not say.
+    """
     return LayerGroup(
         layers=1,
         query_heads=heads,
         kv_heads=heads,
         key_dim=0,
         value_dim=0,
-        state_bytes=state * state_bytes + convolution * CONVOLUTION_BYTES,
+        state_bytes=state * (state_bytes or STATE_BYTES) + convolution * taps * CONVOLUTION_BYTES,
+        state_elements=state,
+        state_stated=state_bytes is not None,
+        convolution_elements=convolution,
+        convolution_taps=taps,
         kind="recurrent",
         evictable=False,
     )
