@@ -65,9 +65,9 @@ SPEED = {
 }  # fmt: skip
 TRAFFIC = {"arithmetic_intensity", "energy_per_token", "crossover_context_bytes"}
 ROOM = {"memory_margin", "max_batch", "max_context"}
+POOL = {"kv_pool_bytes", "kv_pool_blocks", "kv_pool_tokens", "max_concurrency"}
 BOUND = {"regime_distance", "bound_by", "regime"}
 FITS = {"phase", "status"}
-RELOAD = {"reload_time", "break_even_bandwidth"}
 LOSS = {"quality_loss", "quality_loss_upper"}
 KEPT = {"kv_bytes_stored", "kv_bytes_reserved"}
 
@@ -87,6 +87,7 @@ class Change:
 CHANGES: dict[str, Change] = {
     "model": Change({}, "meta-llama/Meta-Llama-3-70B", {"weight_bytes_read", "kv_bytes_read", "time_to_first_token"}),
     "hardware": Change({}, "b200-sxm", SPEED | ROOM | {"ridge_point"}),
+    "engine": Change({}, "vllm", ROOM | POOL, {"kv_bytes_reserved"} | FITS),
     "batch": Change({}, 17, SPEED | {"kv_bytes_read", "memory_margin"}),
     "context": Change({}, 30_001, SPEED | KEPT | {"kv_bytes_read", "time_to_first_token"}),
     "output_tokens": Change({}, 100, SPEED | KEPT | {"max_context"}),
@@ -107,17 +108,17 @@ CHANGES: dict[str, Change] = {
     "evictor": Change(EVICTED, "position", LOSS, set()),
     "question_visible": Change(EVICTED, False, LOSS, set()),
     "read_fraction": Change({}, 0.5, SPEED | TRAFFIC | KEPT | {"kv_bytes_read", "quality_loss"}),
-    "block_size": Change({}, 64, {"kv_bytes_reserved", "memory_margin", "max_context"}, {"max_batch"} | FITS),
-    "reservation": Change({"max_model_length": 40_000}, "contiguous", ROOM | {"kv_bytes_reserved"}, FITS),
-    "max_model_length": Change({"reservation": "contiguous"}, 40_000, ROOM | {"kv_bytes_reserved"}, FITS),
-    "prefix_share": Change({"prefix_group": 4}, 0.5, ROOM | KEPT, RELOAD | FITS),
-    "prefix_group": Change({"prefix_share": 0.5}, 4, ROOM | KEPT, RELOAD | FITS),
+    "block_size": Change({}, 64, {"kv_bytes_reserved", "memory_margin", "max_context"}, {"max_batch"} | POOL | FITS),
+    "reservation": Change({"max_model_length": 40_000}, "contiguous", ROOM | {"kv_bytes_reserved"}, POOL | FITS),
+    "max_model_length": Change({"reservation": "contiguous"}, 40_000, ROOM | {"kv_bytes_reserved"}, POOL | FITS),
+    "prefix_share": Change({"prefix_group": 4}, 0.5, ROOM | KEPT, {"max_concurrency"} | FITS),
+    "prefix_group": Change({"prefix_share": 0.5}, 4, ROOM | KEPT, {"max_concurrency"} | FITS),
     "prefix_aware_attention": Change(SHARED, True, SPEED | TRAFFIC | {"kv_bytes_read"}, BOUND | {"phase"}),
     "prefix_hit_rate": Change({}, 0.5, {"time_to_first_token"}, set()),
-    "placement_host": Change({}, 0.1, SPEED | ROOM | BOUND | {"energy_per_token"}, FITS),
-    "placement_cxl": Change({}, 0.1, SPEED | ROOM | BOUND | {"energy_per_token", "reload_time"}, FITS),
-    "placement_nvme": Change({}, 0.1, SPEED | ROOM | BOUND | {"energy_per_token", "reload_time"}, FITS),
-    "placement_remote": Change({}, 0.1, SPEED | ROOM | BOUND | {"energy_per_token", "reload_time"}, FITS),
+    "placement_host": Change({}, 0.1, SPEED | ROOM | BOUND | {"energy_per_token"}, POOL | FITS),
+    "placement_cxl": Change({}, 0.1, SPEED | ROOM | BOUND | {"energy_per_token", "reload_time"}, POOL | FITS),
+    "placement_nvme": Change({}, 0.1, SPEED | ROOM | BOUND | {"energy_per_token", "reload_time"}, POOL | FITS),
+    "placement_remote": Change({}, 0.1, SPEED | ROOM | BOUND | {"energy_per_token", "reload_time"}, POOL | FITS),
     "access": Change({"placement_host": 0.25}, "parked", SPEED | BOUND | {"kv_bytes_read", "weight_bytes_read"}),
     "link_overlap": Change({"placement_host": 0.05}, 0, SPEED, set()),
     "tensor_parallel": Change({}, 2, SPEED | ROOM | {"messages_per_step", "weight_bytes_read", "time_to_first_token"}),
@@ -129,15 +130,13 @@ CHANGES: dict[str, Change] = {
     "draft_tokens": Change({}, 3, SPEED | TRAFFIC | KEPT | {"kv_bytes_read", "weight_bytes_read"}),
     "acceptance_rate": Change({"draft_tokens": 3}, 0.5, SPEED | {"energy_per_token"}, set()),
     "die_placement": Change({"hardware": "b200-sxm", "batch": 1}, "pinned", {"time_per_output_token"}, SPEED | BOUND),
-    "utilisation": Change({}, 0.9, ROOM, FITS),
+    "utilisation": Change({}, 0.9, ROOM | POOL, FITS),
     "price_basis": Change({}, "list", {"cost_per_million_tokens"}, set()),
 }
-MAY_BE_NONE = {"max_batch", "messages_per_step"}
+MAY_BE_NONE = {"max_batch", "messages_per_step", "kv_pool_blocks", "kv_pool_tokens", "max_concurrency"}
+SIGNED = {"memory_margin", "kv_pool_bytes"}
 ENDLESS = {"max_context", "crossover_context_bytes", "break_even_context"}
 """Metrics that are infinite where KV does not grow, and 0 where a state alone is too much."""
-ONE_VALUE = {"engine"}
-"""Axes with a single value so far."""
-
 WITHOUT_EFFECT: dict[str, Mapping[str, object]] = {
     "scales of ungrouped elements": {"scale_bits": 8, "zero_bits": 4},
     "groups at 16 bits": {"kv_group_size": 32},
@@ -154,7 +153,6 @@ WITHOUT_EFFECT: dict[str, Mapping[str, object]] = {
     "overlap of links that carry nothing": {"link_overlap": 0.0},
     "parking none": {"access": "parked"},
     "all at once of what is needed": {"reservation": "contiguous"},
-    "a longest length where pages come as needed": {"max_model_length": 1_000_000},
     "popularity of experts that are not": {"expert_skew": 2.0},
     "one die": {"die_placement": "pinned"},
     "all memory": {"utilisation": 1.0},
@@ -233,8 +231,8 @@ def test_codes_are_in_range_and_numbers_are_numbers(random_designs: Designs) -> 
         known = np.broadcast_to(found.sourced[name], POINTS) & possible
         numbers = np.broadcast_to(found.metrics[name], POINTS)[known]
         assert np.all(np.isfinite(numbers) | (np.isposinf(numbers) & (name in ENDLESS))), name
-        assert np.all(numbers >= 0) or name == "memory_margin"
-        assert np.all(numbers > 0) or name in {"memory_margin", *MAY_BE_NONE, *ENDLESS} or "_loss" in name
+        assert np.all(numbers >= 0) or name in SIGNED
+        assert np.all(numbers > 0) or name in SIGNED | MAY_BE_NONE | ENDLESS or "_loss" in name
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -264,9 +262,6 @@ def test_an_unknown_task_or_metric_names_the_nearest() -> None:
 
 @pytest.mark.parametrize("axis", AXES)
 def test_every_axis_changes_what_it_should(axis: str) -> None:
-    if axis in ONE_VALUE:
-        assert len(AXES[axis].names) == 1
-        return
     change = CHANGES[axis]
     before = BASE | change.needed
     found = changed(single(before), single(before | {axis: change.value}))
@@ -298,10 +293,12 @@ def test_a_knob_of_an_idle_remedy_changes_nothing(knob: str) -> None:
 
 
 def test_what_costs_nothing_here_may_matter_for_what_else_would_fit() -> None:
-    """A sequence alone shares its prefix with none, and a context of whole pages fills them: others would not."""
+    """A sequence alone shares its prefix with none, a context of whole pages fills them: others would not."""
     alone = BASE | {"batch": 1}
     assert changed(single(alone), single(alone | {"prefix_share": 0.9, "prefix_group": 8})) == {"max_batch"}
-    assert changed(single(BASE), single(BASE | {"block_size": 16})) == {"max_context"}
+    pages = {"max_context", "kv_pool_blocks", "kv_pool_tokens"}
+    assert changed(single(BASE), single(BASE | {"block_size": 16})) == pages
+    assert changed(single(BASE), single(BASE | {"max_model_length": 1_000_000})) == {"max_concurrency"}
 
 
 def test_the_neutral_design_is_the_plain_model() -> None:
@@ -363,9 +360,11 @@ def test_a_grid_holds_the_numbers_of_its_designs(stated: Mapping[str, object]) -
     grid, points = laws(columns.design(positions), task="aggregate"), laws(columns.design(flat), task="aggregate")
     for name in grid.metrics:
         spread = np.broadcast_to(grid.metrics[name], space.shape).ravel()
-        np.testing.assert_allclose(spread, points.metrics[name], rtol=1e-14, err_msg=name)
+        one_by_one = np.broadcast_to(points.metrics[name], space.size)
+        np.testing.assert_allclose(spread, one_by_one, rtol=1e-14, err_msg=name)
     for name in grid.labels:
-        assert np.array_equal(np.broadcast_to(grid.labels[name], space.shape).ravel(), points.labels[name]), name
+        one_by_one = np.broadcast_to(points.labels[name], space.size)
+        assert np.array_equal(np.broadcast_to(grid.labels[name], space.shape).ravel(), one_by_one), name
 
 
 def test_a_metric_keeps_the_shape_of_the_axes_it_depends_on() -> None:

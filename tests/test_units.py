@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 import typing
 from collections.abc import Mapping
@@ -12,11 +14,13 @@ import jax
 import numpy as np
 import pytest
 
-from kvwall.objectives import collectives, compute, kv, memory, sparse_read, weights
+from kvwall import objectives
+from kvwall.objectives import compute, kv, sparse_read
 from kvwall.objectives.register import LABELS, Metric, metric_register, unit_of
 from kvwall.objectives.status import always
 from kvwall.objectives.step import Step, evaluate_step
 from kvwall.spaces.design import Design, Sourced, Tier
+from kvwall.spaces.engine_columns import EngineColumns
 from kvwall.spaces.units import Bytes, Flag, Seconds
 from tests.designs import Designs
 
@@ -31,6 +35,7 @@ WORD = re.compile(r"([A-Za-z]+)(-?[0-9]+)?")
 TIER = {"bandwidth": "byte s-1", "capacity": "byte", "energy": "J byte-1"}
 CATALOGUE = {
     "memory_capacity": "byte",
+    "reported_capacity": "byte",
     "memory_bandwidth": "byte s-1",
     "bf16_flops": "FLOP s-1",
     "fp8_flops": "FLOP s-1",
@@ -42,7 +47,7 @@ CATALOGUE = {
     "memory_energy": "J byte-1",
     "flop_energy": "J FLOP-1",
 }
-"""Units of the chip's figures; everything else of a design but recurrent states is a count, a ratio or bits."""
+"""Units of the chip's figures; those of an engine are annotated, and all else but states is a count, ratio or bits."""
 TIERS = ("host", "cxl", "nvme", "remote")
 
 
@@ -80,14 +85,18 @@ def in_other_units(design: Design, changed: str) -> Design:
     groups = design.model.groups
     states = replace(groups, state_bytes=scaled(groups.state_bytes, factor("byte", changed)))
     model = replace(design.model, groups=states)
-    return replace(design, model=model, hardware=replace(design.hardware, **figures), usd_per_second=price)
+    rules = {name: factor(unit, changed) for name, unit in declared(EngineColumns).items()}
+    engine = replace(design.engine, **{name: scaled(getattr(design.engine, name), by) for name, by in rules.items()})
+    return replace(design, model=model, hardware=replace(chip, **figures), engine=engine, usd_per_second=price)
 
 
 def change_constants(patch: pytest.MonkeyPatch, changed: str) -> None:
     """Bits become bytes, and multiplications FLOP, by constants that carry the unit."""
     if changed == "byte":
         bits = kv.BITS_PER_BYTE / FACTOR
-        for module in (kv, weights, memory, collectives):
+        names = [module.name for module in pkgutil.iter_modules(objectives.__path__)]
+        modules = [importlib.import_module(f"kvwall.objectives.{name}") for name in names]
+        for module in (module for module in modules if hasattr(module, "BITS_PER_BYTE")):
             patch.setattr(module, "BITS_PER_BYTE", bits)
         patch.setattr(sparse_read, "_BYTES", sparse_read._BYTES * FACTOR)
     if changed == "FLOP":
