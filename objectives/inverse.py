@@ -11,7 +11,7 @@ import numpy as np
 from kvwall.objectives.known import surely
 from kvwall.objectives.kv import Cache
 from kvwall.spaces.design import NO_LIMIT
-from kvwall.spaces.units import Bytes, Ratio, Tokens
+from kvwall.spaces.units import Bytes, Ratio, Real, Tokens
 
 _KINKS_PER_GROUP = 4
 """Where the bytes of one group of stores bend: pinned tokens, residual window, window, top-k."""
@@ -35,7 +35,8 @@ def context_of_bytes(
     >>> round(float(context_of_bytes(1000.0, lambda context: 2.0 * jnp.minimum(context, 100.0) + context, 5)))
     800
     """
-    context = jnp.ones(jnp.shape(size + of_context(jnp.ones_like(size))), jnp.result_type(size))
+    first = 1 + _ROUNDINGS * _last_place(size)  # just past the first token: where something bends at 1 it has bent
+    context = jnp.full(jnp.shape(size + of_context(jnp.ones_like(size))), first, jnp.result_type(size))
     for start in starts:
         context = jnp.where(of_context(start) <= size, jnp.maximum(context, start), context)
 
@@ -118,9 +119,12 @@ def upward_bends(cache: Cache, read_fraction: Ratio, own: Tokens) -> tuple[Token
     shared = jnp.where(cache.prefix_share > 0, cache.prefix_share, 1.0)
     past_sinks = jnp.where(cache.sinks > 0, own + cache.sinks / shared, 1.0)
     bends = (*(jnp.where(upward, start, 1.0) for start in starts), past_sinks)
-    last_place = float(np.finfo(jnp.result_type(cache.entry)).eps)
-    past = 1 + _ROUNDINGS * last_place / (cache.retention * apart)
+    past = 1 + _ROUNDINGS * _last_place(cache.entry) / (cache.retention * apart)
     return tuple(jnp.where(bend > 1, bend * past, jnp.where(upward, past, 1.0)) for bend in bends)
+
+
+def _last_place(number: Real) -> float:
+    return float(np.finfo(jnp.result_type(number)).eps)
 
 
 def _only_store_filled(size: Bytes, cache: Cache) -> Tokens:

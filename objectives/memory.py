@@ -86,7 +86,8 @@ def sequences_held(place: Place, sequences: Sequences) -> Count:
     some = (place.room - place.share * sequences.shared) / jnp.where(own > 0, own, 1.0)
     less_than_one = place.room / (place.share * sequences.alone + place.beside)
     some = jnp.where(some < 1, less_than_one, some)
-    fewer = jnp.minimum(jnp.where(own > 0, some, NO_LIMIT), sequences.group)
+    for_nothing = jnp.where(place.room >= place.share * sequences.shared, NO_LIMIT, less_than_one)
+    fewer = jnp.minimum(jnp.where(own > 0, some, for_nothing), sequences.group)
     shares = jnp.logical_and(sequences.group > 1, grouped < sequences.group)
     return jnp.maximum(jnp.where(shares, fewer, grouped), 0.0)
 

@@ -125,7 +125,7 @@ def test_eviction_leaves_windows_and_states_alone(loaded: list[Model]) -> None:
 
 def test_distinct_experts_tend_to_all() -> None:
     tokens = jnp.array([1.0, 2.0, 8.0, 64.0, 512.0, 1e6])
-    met = np.asarray(distinct_experts(Experts(1.0, 256.0, 8.0, 1.0, 16.0, 16.0), tokens))
+    met = np.asarray(distinct_experts(Experts(1.0, 256.0, 8.0, 1.0, 16.0, 16.0), tokens, 0.0))
     # 256 * (1 - (31/32)^2) = 15.75: two tokens share a quarter of an expert.
     assert met[:2] == pytest.approx([8, 15.75])
     assert np.all(np.diff(met) > 0)
