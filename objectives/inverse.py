@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from kvwall.objectives.known import surely
 from kvwall.objectives.kv import Cache
@@ -17,8 +18,8 @@ _KINKS_PER_GROUP = 4
 _KINKS_OF_PREFIX = 5
 """And with a common prefix: its start, its sinks, where it leaves the residual window, the recent tokens, a window."""
 
-_JUST_PAST = 1e-6
-"""Relative distance that tells two sides of a bend apart in float32."""
+_ROUNDINGS = 64
+"""Units in the last place that tell two sides of a bend apart, where a token kept is a token of the context."""
 
 
 def context_of_bytes(
@@ -109,7 +110,9 @@ def upward_bends(cache: Cache, read_fraction: Ratio, own: Tokens) -> tuple[Token
     shared = jnp.where(cache.prefix_share > 0, cache.prefix_share, 1.0)
     past_sinks = jnp.where(cache.sinks > 0, own + cache.sinks / shared, 1.0)
     bends = (*(jnp.where(upward, start, 1.0) for start in starts), past_sinks)
-    return tuple(jnp.maximum(bend, 1.0) * (1 + _JUST_PAST) for bend in bends)
+    last_place = float(np.finfo(jnp.result_type(cache.entry)).eps)
+    past = 1 + _ROUNDINGS * last_place / (cache.retention * apart)
+    return tuple(jnp.where(bend > 1, bend * past, jnp.where(upward, past, 1.0)) for bend in bends)
 
 
 def _only_store_filled(size: Bytes, cache: Cache) -> Tokens:

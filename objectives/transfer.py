@@ -6,7 +6,7 @@ from functools import reduce
 
 import jax.numpy as jnp
 
-from kvwall.objectives import tiers
+from kvwall.objectives import engine_memory, tiers
 from kvwall.objectives.kv import Cache
 from kvwall.objectives.step import Step
 from kvwall.spaces.design import NO_LIMIT, Design
@@ -38,7 +38,7 @@ def piece_bytes(cache: Cache, design: Design) -> Bytes:
     layer's recurrent state.
     """
     groups = cache.groups
-    tokens = jnp.where(design.paging.contiguous, design.workload.context, design.paging.block_size)
+    tokens = jnp.where(design.paging.contiguous, design.workload.context, engine_memory.paging_of(design).block_size)
     there = groups.layers > 0
     page = jnp.max(jnp.where(there, cache.entry * tokens / groups.stride, 0.0), axis=0)
     state = jnp.max(jnp.where(there, groups.state_bytes / cache.devices, 0.0), axis=0)

@@ -7,6 +7,7 @@ from typing import Final
 
 import jax
 
+from kvwall.objectives import engine_memory
 from kvwall.objectives.kv import FULL_BITS
 from kvwall.objectives.transfer import piece_bytes, slowest_link
 from kvwall.spaces.figures import display
@@ -76,7 +77,8 @@ def _transfers(single: SingleDesign) -> Iterator[str]:
             )
             span = f"{low} to {high}" if low != high else low
             yield f"times are at the host link's {stated}; where it was measured, large copies reached {span}"
-    if used and bool(single.evaluation.sourced["tier_bandwidth"]):
+    pages = float(engine_memory.paging_of(single.design).block_size) > 1
+    if used and pages and bool(single.evaluation.sourced["tier_bandwidth"]):
         yield from _small_pages(single, borrowed=used != ["host"])
 
 

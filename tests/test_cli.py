@@ -10,7 +10,7 @@ from rich.console import Console
 
 from kvwall.objectives.register import NOT_BUILT as METRICS_NOT_BUILT
 from kvwall.objectives.register import metric_register
-from kvwall.spaces.axes import AXES, NOT_BUILT
+from kvwall.spaces.axes import AXES
 from kvwall.spaces.hardware import hardware_names
 from kvwall.spaces.models.load import loadable_model_names, model_names
 from kvwall.sweep.cli import run
@@ -164,7 +164,7 @@ def test_quality_is_of_the_asked_task_and_confidence(answer):
 def test_all_faults_are_reported_together_without_output(kvwall):
     code, out, err = kvwall(
         "evaluate", "--model", "meta-llama/Meta-Llama-3-70", "--hadware", "h100-sxm", "--hardware", "h100",
-        "--batch", "0.5 batch", "--context", "-1", "--key-bits", "nan", "--read-fraction", "0.5", "--assume", "tdp",
+        "--batch", "0.5 batch", "--context", "-1", "--key-bits", "nan", "--read-fraction", "2", "--assume", "tdp",
         "--task", "agregate", "--confidence", "2", "--mode", "estimate", "stray", "--json",
     )  # fmt: skip
     assert code == 2
@@ -176,7 +176,7 @@ def test_all_faults_are_reported_together_without_output(kvwall):
         "batch = '0.5 batch' is not a number",
         "context = -1 is out of range",
         "key_bits = nan is out of range",
-        '"read_fraction" is not supported yet',
+        "read_fraction = 2 is out of range",
         "--assume tdp: write FIGURE=",
         'task "agregate" is unknown (did you mean aggregate',
         "confidence 2.0 is outside 0.5 to 0.99",
@@ -188,11 +188,25 @@ def test_all_faults_are_reported_together_without_output(kvwall):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("axis", NOT_BUILT)
-def test_axes_without_laws_are_refused_and_never_ignored(kvwall, axis):
-    code, _, err = kvwall(*FITS, f"--{axis.replace('_', '-')}", "1")
-    assert code == 2
-    assert f'axis "{axis}" is not supported yet' in err
+def test_every_axis_is_an_option_that_is_checked_and_never_ignored(kvwall):
+    for axis in AXES.values():
+        wrong = "no-such-thing" if axis.kind in {"name", "flag"} else "-1"
+        design = [] if axis.name in {"model", "hardware", "batch", "context", "tensor_parallel"} else list(FITS[1:])
+        code, out, err = kvwall("evaluate", *design, f"--{axis.name.replace('_', '-')}", wrong)
+        assert (code, out) == (2, ""), axis.name
+        fault = "no-such-thing" if axis.kind in {"name", "flag"} else f"{axis.name} = -1 is out of range"
+        assert fault in err, axis.name
+
+
+@pytest.mark.parametrize(
+    ("axis", "word", "number"), [("weight-bits", "native", "8"), ("max-model-length", "context", "8192"),
+                                 ("utilisation", "engine", "0.9")],
+)  # fmt: skip
+def test_words_of_axes_stand_for_their_neutral_values(answer, axis, word, number):
+    plain, worded = answer(*FITS), answer(*FITS, f"--{axis}", word)
+    assert worded == plain
+    assert plain["inputs"][axis.replace("-", "_")] == word
+    assert answer(*FITS, f"--{axis}", number)["inputs"][axis.replace("-", "_")] == float(number)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +250,7 @@ def test_a_bad_model_file_is_no_traceback(kvwall, tmp_path, content):
         (("catalog", "tier"), 'no section "tier" (did you mean tiers?)'),
         (("catalog", "hardware", "h100"), "did you mean h100-sxm"),
         (("catalog", "metrics", "tokens"), 'metric "tokens" is unknown'),
-        (("catalog", "axes", "read_fraction"), "not supported yet"),
+        (("catalog", "axes", "read_fracton"), "did you mean read_fraction"),
         (("catalog", "engines", "vlm"), 'engine "vlm" is unknown (did you mean vllm'),
         (("catalog", "--jsn"), "--jsn"),
         (("--jsn",), "--jsn"),
@@ -301,9 +315,10 @@ def test_crossover_takes_no_context(kvwall):
     assert code == 2
     assert len(err.splitlines()) == 2
     help_text = " ".join(kvwall("crossover", "--help")[1].split())
-    assert "--context" not in help_text
+    assert "--context" not in help_text.split()
+    assert "--context-parallel" in help_text.split()
     assert "not the crossover in bytes" in help_text
-    assert "--context" in kvwall("evaluate", "--help")[1]
+    assert "--context" in kvwall("evaluate", "--help")[1].split()
 
 
 def test_crossover_reports_faults_of_every_list(kvwall):
@@ -331,6 +346,17 @@ def test_catalog_marks_models_whose_layout_is_not_supported(answer):
     assert set(models) == set(model_names())
     assert {name for name, entry in models.items() if entry["supported"]} == set(loadable_model_names())
     assert all(entry["reason"] for entry in models.values() if not entry["supported"])
+
+
+def test_catalog_axes_say_what_they_take(answer):
+    axes = {entry["name"]: entry for entry in answer("catalog", "axes")["axes"]}
+    assert list(axes) == list(AXES)
+    keys = {"name", "kind", "neutral", "required", "allowed", "meaning"}
+    assert all(set(entry) == keys for entry in axes.values())
+    assert axes["max_model_length"]["neutral"] == "context"
+    assert '(or "context")' in axes["max_model_length"]["allowed"]
+    assert axes["access"]["allowed"] == "streamed, parked"
+    assert answer("catalog", "axes", "prefix-share") == axes["prefix_share"]
 
 
 def test_catalog_hardware_shows_value_unit_source_and_gaps(answer):

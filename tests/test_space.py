@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvwall.spaces.axes import AXES, NATIVE, NOT_BUILT, axis_named
+from kvwall.spaces.axes import AXES, NATIVE, axis_named
 from kvwall.spaces.errors import InputError
 from kvwall.spaces.space import Space, make_space
 from kvwall.spaces.values import axis_values
@@ -36,10 +36,6 @@ def test_the_neutral_value_of_an_axis_is_one_it_takes(axis: object) -> None:
     assert axis.check(axis.neutral) == axis.neutral  # type: ignore[attr-defined]
 
 
-def test_no_axis_is_both_built_and_not_built() -> None:
-    assert set(AXES) & set(NOT_BUILT) == set()
-
-
 @pytest.mark.parametrize(
     ("axis", "value", "says"),
     [
@@ -58,10 +54,31 @@ def test_no_axis_is_both_built_and_not_built() -> None:
         ("key_bits", 0.5, "at least 1"),
         ("question_visible", 1, "true or false"),
         ("quantizer", "naiv", "did you mean naive"),
-        ("engine", "vllm", "use one of ideal"),
+        ("engine", "vlm", "use one of ideal"),
+        ("reservation", "page", "did you mean paged"),
+        ("access", "streaming", "use one of streamed, parked"),
+        ("die_placement", "pined", "did you mean pinned"),
+        ("serving_mode", "dynamic", "use one of static, continuous"),
+        ("prefix_aware_attention", "yes", "true or false"),
+        ("prefix_group", 0, "at least 1"),
+        ("prefix_share", 1.1, "at most 1"),
+        ("read_fraction", 0, "at least 1e-06"),
+        ("pipeline_parallel", 0, "at least 1"),
+        ("expert_parallel", 2.5, "not whole"),
+        ("expert_skew", -1, "at least 0"),
+        ("draft_tokens", 65, "at most 64"),
+        ("acceptance_rate", 1.1, "at most 1"),
         ("model", 70, "a name in quotes"),
         ("model", "", "a name in quotes"),
         ("weight_bits", "fp8", '"native"'),
+        ("weight_bits", 0, "at least 1"),
+        ("weight_bits", "engine", "not a number"),
+        ("max_model_length", "model", '"context"'),
+        ("max_model_length", 0, "at least 1"),
+        ("utilisation", "full", '"engine"'),
+        ("utilisation", 0, "above 0"),
+        ("utilisation", 1.01, "at most 1"),
+        ("batch", "native", "not a number"),
     ],
 )
 def test_a_value_an_axis_does_not_take_is_refused_saying_what_it_takes(axis: str, value: object, says: str) -> None:
@@ -79,15 +96,51 @@ def test_weight_bits_take_native_beside_numbers() -> None:
     assert expanded("weight_bits", [NATIVE, 16, 4]) == (NATIVE, 16.0, 4.0)
 
 
+WORDS = {"weight_bits": "native", "max_model_length": "context", "utilisation": "engine"}
+
+
+def test_three_axes_take_a_word_and_it_is_their_neutral_value() -> None:
+    assert {axis.name: axis.word for axis in AXES.values() if axis.word} == WORDS
+    for name, word in WORDS.items():
+        assert AXES[name].check(word) == AXES[name].neutral == word
+        assert f'(or "{word}")' in AXES[name].allowed
+
+
+@pytest.mark.parametrize(("name", "numbers"), [("max_model_length", [8192, 4096]), ("utilisation", [0.5, 0.9])])
+def test_a_word_stands_beside_numbers_in_a_list_but_bounds_no_form(name: str, numbers: list[float]) -> None:
+    word = WORDS[name]
+    assert expanded(name, [word, *numbers]) == (word, *numbers)
+    assert expanded(name, word) == (word,)
+    with pytest.raises(InputError, match="twice"):
+        expanded(name, [word, *numbers, word])
+    with pytest.raises(InputError, match="three finite numbers"):
+        expanded(name, {"linear": [word, numbers[0], 3]})
+
+
+def test_a_word_wins_over_the_axis_of_that_name() -> None:
+    """`context` is at once the word of `max_model_length` and an axis that others may be tied to."""
+    space = make_space({**FIXED, "context": [1024, 4096], "max_model_length": "context", "recent_tokens": "context"})
+    assert [space.point(index)["max_model_length"] for index in (0, 1)] == ["context", "context"]
+    assert [space.point(index)["recent_tokens"] for index in (0, 1)] == [1024, 4096]
+
+
 def test_an_unknown_axis_is_refused_with_the_nearest_names() -> None:
     with pytest.raises(InputError, match="did you mean retention"):
         axis_named("retentoin")
 
 
-@pytest.mark.parametrize("name", NOT_BUILT)
-def test_an_axis_of_the_contract_that_is_not_built_is_refused_as_such(name: str) -> None:
-    with pytest.raises(InputError, match="not supported yet"):
-        axis_named(name)
+CONTRACT = (
+    "model hardware engine batch context output_tokens weight_bits activation_bits key_bits value_bits kv_group_size "
+    "scale_bits zero_bits residual_window outlier_fraction quantizer retention sink_tokens recent_tokens evictor "
+    "question_visible read_fraction block_size reservation max_model_length prefix_share prefix_group "
+    "prefix_aware_attention prefix_hit_rate placement_host placement_cxl placement_nvme placement_remote access "
+    "link_overlap tensor_parallel pipeline_parallel context_parallel attention_data_parallel expert_parallel "
+    "expert_skew draft_tokens acceptance_rate die_placement utilisation serving_mode price_basis"
+)
+
+
+def test_the_axes_are_the_contracts() -> None:
+    assert sorted(AXES) == sorted(CONTRACT.split())
 
 
 # Values

@@ -197,11 +197,13 @@ def test_flags_tell_of_small_pages_and_of_measured_copies() -> None:
     assert "large copies reached" in large
     assert "pages of" not in flags(block_size=16)
     assert "large copies" not in flags(block_size=16)
-    assert "parked pages of" in flags(placement_host=0.5, access="parked")
+    assert "parked pages of" in flags(placement_host=0.5, access="parked", block_size=16)
+    assert "parked pages of" in flags(placement_host=0.5, access="parked", engine="vllm")
+    assert "pages of" not in flags(placement_host=0.5)
 
 
 def test_flags_tell_where_the_curve_is_borrowed_and_know_the_link_s_technology() -> None:
-    found = kv.evaluate(**LLAMA, placement_nvme=0.5, assume={"nvme": "nvme-gen4"}).flags
+    found = kv.evaluate(**LLAMA, placement_nvme=0.5, block_size=2, assume={"nvme": "nvme-gen4"}).flags
     assert any("% of the link (calibrated on copies over host links)" in flag for flag in found)
     assert "450 GB/s; where it was measured, large copies reached 342 GB/s to 346 GB/s" in flags(
         hardware="gh200-144", placement_host=0.5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 import typing
 from collections.abc import Mapping
@@ -12,11 +14,13 @@ import jax
 import numpy as np
 import pytest
 
-from kvwall.objectives import capacity, collectives, compute, kv, transfer, weights
+from kvwall import objectives
+from kvwall.objectives import compute, kv, sparse_read, transfer
 from kvwall.objectives.register import LABELS, Metric, metric_register, unit_of
 from kvwall.objectives.status import always
 from kvwall.objectives.step import Step, evaluate_step
-from kvwall.spaces.design import Design, Sourced
+from kvwall.spaces.design import Design, Sourced, Tier
+from kvwall.spaces.engine_columns import EngineColumns
 from kvwall.spaces.units import Bytes, Flag, Seconds
 from tests.designs import Designs
 
@@ -28,20 +32,23 @@ FACTOR = 4.0
 TASK = "retrieval"
 WORD = re.compile(r"([A-Za-z]+)(-?[0-9]+)?")
 
+TIER = {"bandwidth": "byte s-1", "capacity": "byte", "energy": "J byte-1"}
 CATALOGUE = {
     "memory_capacity": "byte",
+    "reported_capacity": "byte",
     "memory_bandwidth": "byte s-1",
     "bf16_flops": "FLOP s-1",
     "fp8_flops": "FLOP s-1",
     "fp4_flops": "FLOP s-1",
     "scale_up_bandwidth": "byte s-1",
     "scale_up_domain": "1",
-    "host_link_bandwidth": "byte s-1",
+    "scale_out_bandwidth": "byte s-1",
+    "memory_domains": "1",
     "memory_energy": "J byte-1",
-    "link_energy": "J byte-1",
     "flop_energy": "J FLOP-1",
 }
-"""Units of the chip's figures; everything else of a design but recurrent states is a count, a ratio or bits."""
+"""Units of the chip's figures; those of an engine are annotated, and all else but states is a count, ratio or bits."""
+TIERS = ("host", "cxl", "nvme", "remote")
 
 
 def powers(unit: str) -> dict[str, int]:
@@ -64,22 +71,34 @@ def scaled(number: Any, by: float) -> Any:
     return number if by == 1 else number * by
 
 
+def tier_in_other_units(tier: Tier, changed: str) -> Tier:
+    """The same tier with its figures in the other unit."""
+    return replace(tier, **{name: scaled(getattr(tier, name), factor(unit, changed)) for name, unit in TIER.items()})
+
+
 def in_other_units(design: Design, changed: str) -> Design:
     """The same design with its catalogue figures in the other unit."""
-    figures = {name: scaled(getattr(design.hardware, name), factor(unit, changed)) for name, unit in CATALOGUE.items()}
+    chip = design.hardware
+    figures = {name: scaled(getattr(chip, name), factor(unit, changed)) for name, unit in CATALOGUE.items()}
+    figures |= {name: tier_in_other_units(getattr(chip, name), changed) for name in TIERS}
     price = scaled(design.usd_per_second, factor("USD s-1", changed))
     groups = design.model.groups
     states = replace(groups, state_bytes=scaled(groups.state_bytes, factor("byte", changed)))
     model = replace(design.model, groups=states)
-    return replace(design, model=model, hardware=replace(design.hardware, **figures), usd_per_second=price)
+    rules = {name: factor(unit, changed) for name, unit in declared(EngineColumns).items()}
+    engine = replace(design.engine, **{name: scaled(getattr(design.engine, name), by) for name, by in rules.items()})
+    return replace(design, model=model, hardware=replace(chip, **figures), engine=engine, usd_per_second=price)
 
 
 def change_constants(patch: pytest.MonkeyPatch, changed: str) -> None:
     """Bits become bytes, and multiplications FLOP, by constants that carry the unit."""
     if changed == "byte":
         bits = kv.BITS_PER_BYTE / FACTOR
-        for module in (kv, weights, capacity, collectives):
+        names = [module.name for module in pkgutil.iter_modules(objectives.__path__)]
+        modules = [importlib.import_module(f"kvwall.objectives.{name}") for name in names]
+        for module in (module for module in modules if hasattr(module, "BITS_PER_BYTE")):
             patch.setattr(module, "BITS_PER_BYTE", bits)
+        patch.setattr(sparse_read, "_BYTES", sparse_read._BYTES * FACTOR)
     if changed == "FLOP":
         patch.setattr(compute, "FLOP_PER_MULTIPLY_ADD", compute.FLOP_PER_MULTIPLY_ADD * FACTOR)
     if changed == "s":
@@ -191,7 +210,10 @@ def test_every_unit_is_somewhere(random_designs: Designs) -> None:
     """A unit that no metric is in would be rescaled without a trace."""
     units = [powers(one.unit) for one in metric_register(TASK).values()]
     assert {word for unit in units for word in unit} == set(UNITS)
-    assert {field.name for field in fields(random_designs.design().hardware)} == set(CATALOGUE)
+    chip = random_designs.design().hardware
+    assert {field.name for field in fields(chip)} == {*CATALOGUE, *TIERS}
+    assert {field.name for field in fields(Tier)} == set(TIER)
+    assert all(isinstance(getattr(chip, name), Tier) for name in TIERS)
 
 
 @pytest.mark.parametrize("changed", ["byte", "s"])
