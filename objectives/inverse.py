@@ -35,14 +35,22 @@ def context_of_bytes(
     >>> round(float(context_of_bytes(1000.0, lambda context: 2.0 * jnp.minimum(context, 100.0) + context, 5)))
     800
     """
-    context = jnp.ones_like(size)
+    context = jnp.ones(jnp.shape(size + of_context(jnp.ones_like(size))), jnp.result_type(size))
     for start in starts:
         context = jnp.where(of_context(start) <= size, jnp.maximum(context, start), context)
-    for _ in range(pieces):
+
+    def newton(context: jax.Array, _: None = None) -> tuple[jax.Array, None]:
         there, slope = jax.jvp(of_context, (context,), (jnp.ones_like(context),))
         grows = slope > 0
         step = jnp.maximum(size - there, 0.0) / jnp.where(grows, slope, 1.0)
-        context = jnp.where(grows, jnp.minimum(context + step, NO_LIMIT), jnp.where(there < size, NO_LIMIT, context))
+        stays = jnp.where(there < size, NO_LIMIT, context)
+        return jnp.where(grows, jnp.minimum(context + step, NO_LIMIT), stays), None
+
+    if isinstance(context, jax.core.Tracer):
+        context, _ = jax.lax.scan(newton, context, length=pieces)
+    else:  # a loop would be compiled for these very numbers
+        for _ in range(pieces):
+            context, _ = newton(context)
     reached = jnp.where(context >= NO_LIMIT, jnp.inf, context)
     nothing, one = of_context(jnp.zeros_like(context)), of_context(jnp.ones_like(context))
     within_first = jnp.clip((size - nothing) / jnp.where(one > nothing, one - nothing, 1.0), 0.0, 1.0)
