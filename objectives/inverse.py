@@ -47,7 +47,7 @@ def context_of_bytes(
         return jnp.where(grows, jnp.minimum(context + step, NO_LIMIT), stays), None
 
     if isinstance(context, jax.core.Tracer):
-        context, _ = jax.lax.scan(newton, context, length=pieces)
+        context, _ = jax.lax.scan(newton, context, length=pieces)  # type: ignore[arg-type]
     else:  # a loop would be compiled for these very numbers
         for _ in range(pieces):
             context, _ = newton(context)
