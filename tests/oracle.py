@@ -2,8 +2,8 @@
 
 It shares no code with the package: scalars, `math` and searches by bisection instead of arrays and
 closed forms, so that an error has to be made twice, in two different ways, to go unnoticed. Every layout
-of attention and routed experts and every axis but those of quality, ceiling mode. SI units: bytes, seconds,
-FLOP, joules, US dollars. The parts are the files `oracle_*.py`; this one is their front.
+of attention and routed experts and every axis but those of quality, engine ideal, ceiling mode. SI units: bytes,
+seconds, FLOP, joules, US dollars. The parts are the files `oracle_*.py`; this one is their front.
 """
 
 from __future__ import annotations

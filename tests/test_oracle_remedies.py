@@ -65,6 +65,18 @@ def test_longest_context_in_pages() -> None:
     assert oracle(TINY, CHIP, held | {"max_model_length": 170})["max_context"] == 0
 
 
+def test_pool() -> None:
+    result = oracle(TINY, CHIP, {"context": 10, "block_size": 4})
+    # 5408 B of KV beside one sequence's 160 B; a request takes three pages, 384 B: 14.08 of ten tokens.
+    assert result["kv_pool_bytes"] == 10_000 - 4432 - 160
+    assert (result["kv_pool_tokens"], result["kv_pool_blocks"]) == (140, 35)
+    assert result["max_concurrency"] == pytest.approx(5568 / (384 + 160))
+    longer = oracle(TINY, CHIP, {"context": 10, "max_model_length": 20, "placement_host": 0.5})
+    assert longer["kv_pool_tokens"] == math.floor(5408 / 320 * 20)
+    assert longer["max_concurrency"] == pytest.approx(5568 / (320 + 160))
+    assert oracle(TINY, CHIP | {"memory_capacity": 4000.0}, {"context": 10})["kv_pool_tokens"] == 0
+
+
 @pytest.mark.parametrize(
     ("axes", "stored", "read"),
     [
