@@ -78,7 +78,7 @@ def visiting_share(active: Count, ranks: Count, hot: Ratio) -> Ratio:
     return jnp.where(several, 1 - missed**active, 1.0)
 
 
-def sent_in_step(design: Design, rank_tokens: Count, tokens: Count, exchanged: Bytes, layer_share: Ratio) -> Sent:
+def sent_in_step(design: Design, rank_tokens: Count, tokens: Count, layer_share: Ratio) -> Sent:
     """All collectives of a step on the busiest device.
 
     Half of a layer's all-reduces are attention's, of the tokens of an attention rank; half the FFN's, of all tokens.
@@ -89,7 +89,6 @@ def sent_in_step(design: Design, rank_tokens: Count, tokens: Count, exchanged: B
         design: the design.
         rank_tokens: tokens of the attention rank with most of them.
         tokens: tokens of all ranks.
-        exchanged: bytes that the ranks of context parallelism pass round.
         layer_share: share of the layers whose collectives a step waits for.
     """
     model, parallel, domain = design.model, design.parallel, design.hardware.scale_up_domain
@@ -104,7 +103,7 @@ def sent_in_step(design: Design, rank_tokens: Count, tokens: Count, exchanged: B
         ((model.layers - expert_layers) * half, sent_by_collective(tokens * size, stage, 2.0, domain)),
         (expert_layers * half, sent_to_experts(visiting * size, ranks, split, domain)),
         (expert_layers * half, sent_by_collective(visiting * size, split, 2.0, domain)),
-        (1.0, sent_by_collective(exchanged, parallel.context, 1.0, domain)),
+        (1.0, sent_by_collective(rank_tokens * _partial_results(design), parallel.context, 1.0, domain)),
     )
     sent = [(layer_share * each, one) for each, one in parts]
     inside, across = (sum((each * part(one) for each, one in sent), start=0.0) for part in (_inside, _across))
@@ -121,14 +120,7 @@ def _across(sent: Sent) -> Bytes:
     return sent.across
 
 
-def exchanged_of_prompts(design: Design, tokens: Count, of_token: Bytes) -> Bytes:
-    """Bytes that ranks of context parallelism pass round for so many tokens of prompts: their KV, `of_token` each, or
-    queries and partial results if those are fewer.
-    """
-    return tokens * jnp.where(design.parallel.context > 1, jnp.minimum(partial_results(design), of_token), 0.0)
-
-
-def partial_results(design: Design) -> Bytes:
+def _partial_results(design: Design) -> Bytes:
     """Bytes of a token's queries and partial results that ranks of context parallelism exchange, all layers."""
     groups = design.model.groups
     heads = groups.query_heads * (groups.score_dim + groups.mix_dim) / design.parallel.tensor

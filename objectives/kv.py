@@ -189,14 +189,10 @@ class Cache:
 
     def written(self, tokens: Count) -> Bytes:
         """KV bytes a step writes for a sequence: so many tokens' share of an entry, and the state."""
-        return tokens * self.new_token * (1 + self.draft_layers) / self.token_ranks + self.state
-
-    @property
-    def new_token(self) -> Bytes:
-        """KV bytes of a new token, before tokens are divided: its share of an entry in every store."""
         groups = self.groups
         new = jnp.where(self.residual_window > 0, self.full_entry, self.entry) + self.guide
-        return jnp.sum(groups.layers * new / groups.stride, axis=0)
+        each = jnp.sum(groups.layers * new / groups.stride, axis=0)
+        return tokens * each * (1 + self.draft_layers) / self.token_ranks + self.state
 
 
 def cache_of(design: Design, resident: Count, active: Count) -> Cache:

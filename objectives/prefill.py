@@ -115,8 +115,7 @@ def prefill_time(design: Design, cache: Cache, hit_rate: Ratio) -> Seconds:
     streamed = weights.layers_streamed(model, bits.weight_bits, prompt.tokens, skew, design.parallel)
     rows = prompt.tokens * weights.embedding_row_bytes(model, stage)
     moved = streamed + weights.head_bytes(model, bits.weight_bits, stage) + rows + prompt.kv_bytes
-    exchanged = collectives.exchanged_of_prompts(design, prompt.tokens, cache.new_token)
-    sent = collectives.sent_in_step(design, prompt.tokens, prompt.tokens, exchanged, 1.0)
+    sent = collectives.sent_in_step(design, prompt.tokens, prompt.tokens, 1.0)
     return time.on_device(
         time.ResourceTimes(
             hbm=time.transfer_time(moved, chip.memory_bandwidth),

@@ -157,10 +157,7 @@ def ledger_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Promp
     kv_written = load.mean_sequences * cache.written(load.scored)
     streamed = tiers.streamed_fraction(design.placement)
     layers_read, ends_read = weights_streamed(design, load)
-    scored = load.rank_sequences * load.scored
-    of_prompts = load.prompts_of(load.rank_sequences) * prompt.tokens
-    exchanged = scored * collectives.partial_results(design)
-    exchanged = exchanged + collectives.exchanged_of_prompts(design, of_prompts, cache.new_token)
+    rank_tokens = load.rank_sequences * load.scored + load.prompts_of(load.rank_sequences) * prompt.tokens
     share = parallel.pipelined(
         parallel.layers_of_stage(design.model.layers, layout.pipeline), 1.0, load.micro, layout.pipeline
     )
@@ -177,7 +174,7 @@ def ledger_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Promp
         * cache.stored(work.context + work.output_tokens, work.output_tokens),
         spread=spread_over_tiers(design, load, prompt, kv_read, load.mean_sequences),
         kv_in_hbm=(1 - streamed) * kv_read + kv_written + load.prompts_of(load.mean_sequences) * prompt.kv_bytes,
-        sent=collectives.sent_in_step(design, scored + of_prompts, load.tokens, exchanged, share),
+        sent=collectives.sent_in_step(design, rank_tokens, load.tokens, share),
         flop_by_format=compute.added(layers, ends),
     )
 
