@@ -32,8 +32,14 @@ class Metric:
     evidence: str = "derived"
     rounding: float = 0.0
     """What float32 may be off by, beyond a relative error, where the metric is a difference of larger numbers."""
+    of_engine: bool = False
+    """Whether it rests on an engine's memory, whose constants are fitted to start-up logs but for the ideal one."""
     summarised: bool = True
     """Whether every sweep keeps its extremes; a detail's are kept where a study names it."""
+
+    def evidence_of(self, *, calibrated_engine: bool) -> str:
+        """Its evidence, with a real engine or the ideal one."""
+        return "calibrated" if self.of_engine and calibrated_engine else self.evidence
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,10 @@ def _detail(law: Callable[..., Real], sourced: Callable[[Design], Flag], roundin
     return replace(_metric(law, sourced, rounding), summarised=False)
 
 
+def _of_engine(metric: Metric) -> Metric:
+    return replace(metric, of_engine=True)
+
+
 def _first_sentence(law: Callable[..., object]) -> str:
     return (law.__doc__ or "").strip().split("\n")[0].rstrip(".")
 
@@ -93,9 +103,9 @@ _STEP_METRICS = (
     _metric(metrics.kv_bytes_read, status.always),
     _metric(metrics.kv_bytes_stored, status.always),
     _metric(metrics.kv_bytes_reserved, status.always),
-    _metric(metrics.memory_margin, status.always, rounding=1e6),
-    _metric(metrics.max_batch, status.always, rounding=1.0),
-    _metric(metrics.max_context, status.always, rounding=1.0),
+    _of_engine(_metric(metrics.memory_margin, status.always, rounding=1e6)),
+    _of_engine(_metric(metrics.max_batch, status.always, rounding=1.0)),
+    _of_engine(_metric(metrics.max_context, status.always, rounding=1.0)),
     _metric(metrics.time_to_first_token, status.step_sourced),
     _metric(metrics.arithmetic_intensity, status.always),
     _metric(metrics.ridge_point, status.ridge_sourced),
@@ -103,10 +113,10 @@ _STEP_METRICS = (
     _metric(metrics.cost_per_million_tokens, status.cost_sourced),
     _metric(metrics.crossover_context_bytes, status.always),
     _metric(metrics.regime_distance, status.step_sourced, rounding=1e-5),
-    _detail(metrics.kv_pool_bytes, status.always, rounding=1e6),
-    _detail(metrics.kv_pool_blocks, status.always, rounding=1.0),
-    _detail(metrics.kv_pool_tokens, status.always, rounding=1.0),
-    _detail(metrics.max_concurrency, status.always),
+    _of_engine(_detail(metrics.kv_pool_bytes, status.always, rounding=1e6)),
+    _of_engine(_detail(metrics.kv_pool_blocks, status.always, rounding=1.0)),
+    _of_engine(_detail(metrics.kv_pool_tokens, status.always, rounding=1.0)),
+    _of_engine(_detail(metrics.max_concurrency, status.always)),
     _detail(metrics.messages_per_step, status.always),
     _detail(metrics.reload_time, status.reload_sourced),
     _detail(metrics.break_even_bandwidth, status.step_sourced),

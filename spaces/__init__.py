@@ -1,8 +1,9 @@
 """What a design is.
 
 - `axes`, `values`, `space`: the named axes, how a study states them, the grid and its points
-- `hardware`, `tiers`, `models`, `quality`, `transfer`: catalogue records, loaded and checked
+- `hardware`, `tiers`, `models`, `engines`, `quality`, `transfer`: catalogue records, loaded and checked
+- `labels`, `aliases`: what others call models and devices
 - `figures`, `sourced_file`, `energy`: what a figure may be, and how files state it; `assumptions`: a user's own
-- `design`, `columns`: every number the laws read, and how a grid position becomes one
+- `design`, `engine_columns`, `columns`, `record_columns`: every number the laws read, and how a grid position becomes one
 - `units`, `errors`: units at the edge; faults with their remedy
 """

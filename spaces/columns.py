@@ -27,8 +27,7 @@ from kvwall.spaces.design import (
 from kvwall.spaces.engines import load_engine
 from kvwall.spaces.errors import Faults, InputError
 from kvwall.spaces.hardware import Hardware, load_hardware
-from kvwall.spaces.models.layers import Experts as RoutedExperts
-from kvwall.spaces.models.layers import LayerGroup, Model
+from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.load import load_model
 from kvwall.spaces.quality import EVICTORS, QUANTIZERS, QualityParameters, load_quality_curves
 from kvwall.spaces.record_columns import hardware_numbers, model_numbers, price_numbers
@@ -37,9 +36,6 @@ from kvwall.spaces.space import Space
 Positions: TypeAlias = Mapping[str, "np.ndarray[Any, Any] | jax.Array"]
 """Dimension name -> integer positions along it; all broadcast against each other."""
 
-_SECONDS_PER_HOUR = 3600.0
-_NO_LAYERS = LayerGroup(layers=0, query_heads=1, kv_heads=1, key_dim=0, value_dim=0)
-_NO_EXPERTS = RoutedExperts(layers=0, experts=1, active=1, elements_per_expert=0, bits=16, payload_bits=16)
 _WORD = 0.0
 """What laws see of an axis's word: the checkpoint's format, the context, the engine's figure."""
 

@@ -98,7 +98,7 @@ def hardware_numbers(chip: Hardware) -> HardwareColumns:
     """A chip."""
     return HardwareColumns(
         memory_capacity=np.float64(chip.memory_capacity.value),
-        reported_capacity=np.float64(_reported(chip)),
+        reported_capacity=np.float64(reported_capacity(chip)),
         memory_bandwidth=np.float64(chip.memory_bandwidth.value),
         bf16_flops=_sourced(chip.bf16_flops),
         fp8_flops=_sourced(chip.fp8_flops or chip.int8_ops),
@@ -116,7 +116,7 @@ def hardware_numbers(chip: Hardware) -> HardwareColumns:
     )
 
 
-def _reported(chip: Hardware) -> float:
+def reported_capacity(chip: Hardware) -> float:
     """Memory that the driver reports; the stated capacity where the user assumes one or no source tells."""
     reported = None if "memory_capacity" in chip.assumed else usable_memory(chip.name)
     return reported if reported is not None else chip.memory_capacity.value

@@ -1,6 +1,7 @@
 """What we do with designs.
 
-- `evaluate`, `crossover`, `explain`: single designs
+- `evaluate`, `crossover`, `remedies`, `explain`: single designs
+- `validate_capacity`, `measured`, `ceiling_check`: published measurements against the laws
 - `study`, `objective`: what is asked
 - `compact`, `layout`, `kernel`, `reduction`, `points`, `stream`, `front`, `tally`: the grid engine
 - `run`, `results`, `store`, `checkpoint`, `progress`: a study on disk, resumable

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from kvwall.objectives import engine_memory
 from kvwall.objectives.register import LABELS, NOT_BUILT, metric_register
 from kvwall.objectives.status import computed
 from kvwall.spaces.axes import Value
@@ -17,7 +18,6 @@ from kvwall.sweep.reasons import not_computed_reason, null_reason, why
 from kvwall.sweep.single import SingleDesign, single_design
 
 NO_ASSUMPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
-_UNITS_OF_NOT_BUILT: Final[Mapping[str, str]] = {"time_to_first_token": "s", "kv_pool_bytes": "byte"}
 _COUNT: Final = "1"
 _OF_THE_STEP: Final = tuple(name for name in LABELS if name != "status")
 
@@ -115,7 +115,8 @@ def report_of(single: SingleDesign) -> DesignReport:
     if not bool(computed(int(single.evaluation.labels["status"]))):
         labels |= dict.fromkeys(_OF_THE_STEP)
         reasons |= dict.fromkeys(_OF_THE_STEP, not_computed_reason(single))
-    absent = {name: _UNITS_OF_NOT_BUILT.get(name, _COUNT) for name in NOT_BUILT}
+    absent = dict.fromkeys(NOT_BUILT, _COUNT)
+    real = bool(engine_memory.starts_up(single.design))
     return DesignReport(
         inputs=single.inputs,
         task=single.task,
@@ -124,7 +125,7 @@ def report_of(single: SingleDesign) -> DesignReport:
         metrics=metrics | dict.fromkeys(NOT_BUILT),
         units={name: metric.unit for name, metric in register.items()} | absent,
         labels=labels,
-        evidence={name: metric.evidence for name, metric in register.items()},
+        evidence={name: metric.evidence_of(calibrated_engine=real) for name, metric in register.items()},
         flags=flags_of(single),
         reasons=reasons,
         why=why(single),

@@ -10,6 +10,7 @@ import jax
 from kvwall.objectives import engine_memory
 from kvwall.objectives.kv import FULL_BITS
 from kvwall.objectives.transfer import piece_bytes, slowest_link
+from kvwall.spaces.engines import load_engine
 from kvwall.spaces.figures import display
 from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
 from kvwall.spaces.record_columns import WRITE_OFF_SECONDS
@@ -61,6 +62,9 @@ def _limits(single: SingleDesign) -> Iterator[str]:
     if placed(single) and single.inputs["access"] == "parked":
         active, batch = float(single.step.load.active), single.number("batch")
         yield f"parked: {active:.6g} of {batch:.6g} sequences decode, the KV of the others lies in tiers"
+    if bool(engine_memory.starts_up(single.design)):
+        band = load_engine(str(single.inputs["engine"])).name
+        yield f"memory of {band}: calibrated on start-up logs, mostly of large NVIDIA devices; docs/engines.md"
     if single.number("draft_tokens") > 0:
         yield "speculation with a draft of one decoder layer and the LM head per drafted token"
 

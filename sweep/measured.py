@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvwall.spaces.aliases import Aliases
-from kvwall.spaces.axes import AXES, Value
+from kvwall.spaces.axes import Value
 from kvwall.spaces.errors import Faults, InputError
 from kvwall.sweep.measured_rows import METRIC_UNITS, MeasuredRow
 from kvwall.sweep.single import attempt
@@ -61,8 +61,6 @@ def usable_row(row: MeasuredRow, aliases: Aliases) -> UsableRow:
     )
     found = [attempt(faults, part) or {} for part in parts]
     axes = {name: value for part in found for name, value in part.items()}
-    for name in axes.keys() - AXES.keys():
-        faults.add(f"{name} is no axis yet")
     faults.raise_if_any()
     return UsableRow(row, axes, framework)
 

@@ -15,7 +15,9 @@ from kvwall.spaces.axes import Value
 from kvwall.spaces.columns import Catalogue, Columns, load_catalogue
 from kvwall.spaces.engines import load_engine
 from kvwall.spaces.errors import InputError, nearest
+from kvwall.spaces.hardware import Hardware
 from kvwall.spaces.quality import load_quality_curves
+from kvwall.spaces.record_columns import reported_capacity
 from kvwall.spaces.space import Space
 from kvwall.spaces.transfer import load_transfer_curve
 from kvwall.sweep.canonical import sha256
@@ -123,7 +125,7 @@ class Study:
         catalogue, engines = self.catalogue, self.space.values("engine")
         return {
             "model": self._hash_each("model", [dataclasses.asdict(model) for model in catalogue.models]),
-            "hardware": self._hash_each("hardware", [dataclasses.asdict(chip) for chip in catalogue.hardware]),
+            "hardware": self._hash_each("hardware", [_chip_record(chip) for chip in catalogue.hardware]),
             "engine": self._hash_each("engine", [dataclasses.asdict(load_engine(str(name))) for name in engines]),
             "quality": sha256(dataclasses.asdict(load_quality_curves())),
             "transfer": sha256(dataclasses.asdict(load_transfer_curve())),
@@ -132,6 +134,11 @@ class Study:
     def _hash_each(self, axis: str, records: Sequence[object]) -> dict[str, str]:
         named = zip(self.space.values(axis), records, strict=True)
         return {str(name): sha256(record) for name, record in named}
+
+
+def _chip_record(chip: Hardware) -> dict[str, Any]:
+    """All that the laws read of a chip: its figures, and what its driver reports."""
+    return dataclasses.asdict(chip) | {"reported_capacity": reported_capacity(chip)}
 
 
 def study_names() -> tuple[str, ...]:

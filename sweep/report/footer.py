@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kvwall.objectives.tiers import TIERS
 from kvwall.spaces.figures import display
 from kvwall.spaces.hardware import Hardware
 from kvwall.sweep.report.data import Results
@@ -13,7 +14,9 @@ from kvwall.sweep.study import Study
 
 USED = (
     "memory_capacity", "memory_bandwidth", "bf16_flops", "fp8_flops", "int8_ops", "fp4_flops", "scale_up_bandwidth",
-    "scale_up_domain", "host_link_bandwidth", "memory_energy", "link_energy", "flop_energy",
+    "scale_up_domain", "scale_out_bandwidth", "memory_domains", "compute_dies", "memory_energy", "link_energy",
+    "flop_energy", *(f"{tier}_{figure}" for tier in TIERS for figure in ("link_bandwidth", "link_devices", "capacity")),
+    "cxl_energy", "nvme_energy", "remote_energy",
 )  # fmt: skip
 """Figures of a chip that the laws read; the price comes by the study's price basis."""
 _GLOBALS = (
@@ -22,7 +25,10 @@ _GLOBALS = (
 )  # fmt: skip
 _EVIDENCE = (
     ("derived", "computed from the model's architecture and the chip's figures: no implementation beats it"),
-    ("calibrated", "a curve fitted to published measurements: every loss of quality"),
+    (
+        "calibrated",
+        "a curve fitted to published measurements: losses of quality, what pages reach of a link, memory of engines",
+    ),
     ("reported", "stated by a source and taken as it is: the chip figures below"),
 )
 

@@ -54,9 +54,14 @@ def cf_units(unit: str) -> Attributes:
     return {"units": units} if units == unit else {"units": units, "display_units": unit}
 
 
-def metric_attributes(metric: Metric) -> Attributes:
-    """Of a metric's variable."""
-    return {"long_name": metric.meaning, **cf_units(metric.unit), "evidence": metric.evidence}
+def metric_attributes(metric: Metric, study: Study) -> Attributes:
+    """Of a metric's variable in a study."""
+    return {"long_name": metric.meaning, **cf_units(metric.unit), "evidence": evidence_in(metric, study)}
+
+
+def evidence_in(metric: Metric, study: Study) -> str:
+    """A metric's evidence in a study: calibrated as soon as one of its engines is real and the metric rests on it."""
+    return metric.evidence_of(calibrated_engine=set(study.space.values("engine")) != {"ideal"})
 
 
 def label_attributes(label: Label) -> Attributes:

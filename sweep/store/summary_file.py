@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvwall.objectives.register import LABELS, metric_named
-from kvwall.sweep.store.attributes import Attributes, cf_units, provenance
+from kvwall.sweep.store.attributes import Attributes, cf_units, evidence_in, provenance
 from kvwall.sweep.store.coordinates import add_axes, scalar_names
 from kvwall.sweep.store.image import add_variable, add_words, netcdf_image, set_globals
 
@@ -73,7 +73,7 @@ def _add_extreme(
     about: Attributes = {
         "long_name": f"{kind} over feasible points: {metric.meaning}",
         **cf_units(metric.unit),
-        "evidence": metric.evidence,
+        "evidence": evidence_in(metric, study),
     }
     add_variable(file, f"{name}_{kind}_by_{dim}", (dim,), numbers, about)
 
