@@ -4,6 +4,6 @@
 - `hardware`, `tiers`, `models`, `engines`, `quality`, `transfer`: catalogue records, loaded and checked
 - `labels`, `aliases`: what others call models and devices
 - `figures`, `sourced_file`, `energy`: what a figure may be, and how files state it; `assumptions`: a user's own
-- `design`, `engine_columns`, `columns`, `record_columns`: every number the laws read, and how a grid position becomes one
+- `design`, `engine_columns`, `columns`, `record_columns`: every number the laws read, and how a position becomes one
 - `units`, `errors`: units at the edge; faults with their remedy
 """

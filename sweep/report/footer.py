@@ -27,7 +27,7 @@ _EVIDENCE = (
     ("derived", "computed from the model's architecture and the chip's figures: no implementation beats it"),
     (
         "calibrated",
-        "a curve fitted to published measurements: losses of quality, what pages reach of a link, memory of engines",
+        "a curve fitted to published measurements: losses of quality, reach of a link by pages, engine memory",
     ),
     ("reported", "stated by a source and taken as it is: the chip figures below"),
 )

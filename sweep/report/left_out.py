@@ -147,7 +147,10 @@ def without_value(results: Results) -> Iterator[str]:
         "cost_per_million_tokens": [f"{basis}_price" for basis in study.space.values("price_basis")],
         "energy_per_token": ["memory_energy", "flop_energy"],
     }
-    loads = "continuous" in study.space.values("serving_mode") and max(study.space.values("prefix_hit_rate")) > 0
+    loads = (
+        "continuous" in study.space.values("serving_mode")
+        and max(map(float, study.space.values("prefix_hit_rate"))) > 0
+    )
     if loads or "streamed" in study.space.values("access"):
         for tier in TIERS:
             if any(float(value) > 0 for value in study.space.values(f"placement_{tier}")):
