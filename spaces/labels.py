@@ -21,6 +21,10 @@ _STATED: Final = re.compile(r"\(([\d.]+ GiB)\)")
 _SIZE: Final = re.compile(r"\b(\d+)[- ]?Gi?B\b")
 _REPORTED: Final = 0.985
 """Share of the GB of a label that a driver reports as GiB."""
+_MEMORY: Final = (2.0**20, 2.0**50)
+"""Bytes that a device may have: a mebibyte to a pebibyte."""
+_NOMINAL: Final = "paper/"
+"""Models of round numbers: labels of published rows mean real ones, unless they give the full name."""
 _PARTS: Final = re.compile(r"[-_ ]+|\.(?=w\da)")
 _FORK: Final = re.compile(r"\bfork\b", re.IGNORECASE)
 _DATE: Final = re.compile(r"\d{4}")
@@ -65,9 +69,13 @@ def model_of_label(label: str) -> str:
 
     >>> model_of_label("Qwen3-235B-A22B-FP8"), model_of_label("meta-llama/Llama-3.1-8B-Instruct")
     ('Qwen/Qwen3-235B-A22B-FP8', 'meta-llama/Meta-Llama-3.1-8B')
+    >>> model_of_label("Llama-3-70B"), model_of_label("paper/llama-3-70b")
+    ('meta-llama/Meta-Llama-3-70B', 'paper/llama-3-70b')
     """
-    bare = _REMARK.sub("", label).strip()
-    exact = [name for name in loadable_model_names() if bare.lower() in (name.lower(), name.lower().rpartition("/")[2])]
+    bare = _REMARK.sub("", label).strip().lower()
+    names = loadable_model_names()
+    exact = [name for name in names if bare == name.lower()]
+    exact += [name for name in names if bare == name.lower().rpartition("/")[2] and not name.startswith(_NOMINAL)]
     if exact:
         return exact[0]
     short = reduced(label)
@@ -80,6 +88,7 @@ def model_of_label(label: str) -> str:
 def device_of_label(label: str) -> Device | None:
     """The device that a label names, or of the memory that it states; None where it does neither.
 
+    Raises InputError where what it states is no memory of a device.
     Memory stated in brackets, as in "(79.14 GiB)", goes before the table's.
 
     >>> device_of_label("H100-80GB (79.14 GiB)").memory / 2**30, device_of_label("not seen")
@@ -97,7 +106,7 @@ def device_of_label(label: str) -> Device | None:
     elif size and not memory:
         memory = f"{float(size[1]) * _REPORTED} GiB"
     return Device(
-        memory=parse_quantity(memory, "byte"),
+        memory=_device_bytes(label, memory),
         small=entry.get("small", False),
         plain_sparse_rows=entry.get("plain_sparse_rows", False),
         other=parse_quantity(entry.get("other", "0 GiB"), "byte"),
@@ -107,6 +116,16 @@ def device_of_label(label: str) -> Device | None:
         unmodelled=entry.get("unmodelled", ""),
         source=source,
     )
+
+
+def _device_bytes(label: str, memory: str) -> float:
+    least, most = _MEMORY
+    found = parse_quantity(memory, "byte")
+    if not least <= found <= most:
+        raise InputError(
+            f'gpu "{label[:40]}": {found / 2**30:g} GiB is no memory of a device: state it as "(79.14 GiB)"'
+        )
+    return found
 
 
 def engine_of_labels(label: str, version: str) -> tuple[Engine, bool]:
@@ -152,7 +171,7 @@ def usable_memory(hardware: str) -> float | None:
 @cache
 def _by_reduced_name() -> Mapping[str, str]:
     """Reduced name -> the plainest name of the catalogue that reduces to it."""
-    names = sorted((name for name in model_names() if not name.startswith("paper/")), key=len, reverse=True)
+    names = sorted((name for name in model_names() if not name.startswith(_NOMINAL)), key=len, reverse=True)
     return {reduced(name): name for name in names}
 
 

@@ -14,13 +14,24 @@ _GIB_COLUMNS: Final = (
     "device_total_GiB", "avail_before_GiB", "avail_after_GiB", "weights_GiB", "activation_peak_GiB", "non_torch_GiB",
     "cuda_graph_GiB", "kv_pool_GiB",
 )  # fmt: skip
+_GIB_RANGE: Final = (1e-6, 1e6)
+"""A kibibyte to a pebibyte, of a device."""
 _MAY_BE_NEGATIVE: Final = frozenset({"kv_pool_GiB", "cuda_graph_GiB", "non_torch_GiB"})
-_POSITIVE: Final = (
-    "mem_fraction", "max_model_len", "block_size", "max_num_seqs", "max_num_batched_tokens", "kv_tokens",
-    "max_concurrency", "bytes_per_token", "kv_elem_bytes",
-)  # fmt: skip
+_POSITIVE: Final[Mapping[str, tuple[float, float]]] = {
+    "mem_fraction": (1e-3, 1.0),
+    "max_model_len": (1.0, 1e9),
+    "block_size": (1.0, 1e6),
+    "max_num_seqs": (1.0, 1e6),
+    "max_num_batched_tokens": (1.0, 1e9),
+    "kv_tokens": (1.0, 1e12),
+    "max_concurrency": (1e-6, 1e9),
+    "bytes_per_token": (1.0, 1e9),
+    "kv_elem_bytes": (0.0625, 16.0),
+}
+"""Column -> the least and the most that a start-up can have meant, orders of magnitude beside what logs show."""
 _WHOLE: Final = ("tp", "pp", "dp", "dcp")
 _MOST_DEVICES: Final = 4096
+_MOST_DRAFT_TOKENS: Final = 64
 _UNKNOWN: Final = frozenset({"", "not seen", "not stated", "unknown", "n/a", "nan", "none", "-"})
 
 _CACHE_BITS: Final[tuple[tuple[str, float], ...]] = (
@@ -40,18 +51,30 @@ _DRAFT: Final = re.compile(r"\b(?:MTP|draft length|draft tokens)\s*=?\s*(\d+)", 
 
 
 def numbers(cells: Mapping[str, str], faults: Faults) -> dict[str, float | None]:
-    """Every numeric column; bytes for those in GiB. Blank is None; what is no finite number, or too small, a fault."""
+    """Every numeric column; bytes for those in GiB. Blank is None; what is no number of its range is a fault."""
     found: dict[str, float | None] = {}
-    for name in (*_GIB_COLUMNS, *_POSITIVE):
-        value = _number(cells, name, faults)
-        if value is not None and value <= 0 and name not in _MAY_BE_NEGATIVE:
-            faults.add(f"{name} = {cells[name]} is not above zero")
-            value = None
-        found[name] = value * GIB if value is not None and name in _GIB_COLUMNS else value
-    fraction = found["mem_fraction"]
-    if fraction is not None and fraction > 1:
-        faults.add(f"mem_fraction = {fraction:g} is above 1: it is a fraction of memory")
-    return found
+    for name in _GIB_COLUMNS:
+        value = _in_range(cells, name, _GIB_RANGE, faults)
+        found[name] = None if value is None else value * GIB
+    return found | {name: _in_range(cells, name, ends, faults) for name, ends in _POSITIVE.items()}
+
+
+def _in_range(cells: Mapping[str, str], name: str, ends: tuple[float, float], faults: Faults) -> float | None:
+    """A column's number where its size lies between these ends, or is 0 where it may be negative."""
+    value, (least, most) = _number(cells, name, faults), ends
+    if value is None:
+        return None
+    signed = name in _MAY_BE_NEGATIVE
+    if least <= (abs(value) if signed else value) <= most or (signed and value == 0):
+        return value
+    if name == "mem_fraction" and value > most:
+        faults.add(f"{name} = {value:g} is above 1: it is a fraction of memory")
+    elif value <= 0 and not signed:
+        faults.add(f"{name} = {value:g} is not above zero")
+    else:
+        sizes_only = " without its sign" if signed else ""
+        faults.add(f"{name} = {value:g} is not from {least:g} to {most:g}{sizes_only}: check its unit")
+    return None
 
 
 def sizes(cells: Mapping[str, str], faults: Faults) -> dict[str, int]:
@@ -60,7 +83,7 @@ def sizes(cells: Mapping[str, str], faults: Faults) -> dict[str, int]:
     for name in _WHOLE:
         value = _number(cells, name, faults)
         if value is not None and not (1 <= value <= _MOST_DEVICES and value.is_integer()):
-            faults.add(f"{name} = {cells[name]} is no whole number from 1 to {_MOST_DEVICES}")
+            faults.add(f"{name} = {value:g} is no whole number from 1 to {_MOST_DEVICES}")
             value = None
         found[name] = int(value or 1)
     return found
@@ -120,11 +143,16 @@ def state_bits(words: str) -> float:
     return 32.0 if "32" in state else 16.0 if "16" in state else 0.0
 
 
-def draft_tokens(cells: Mapping[str, str]) -> int:
+def draft_tokens(cells: Mapping[str, str], faults: Faults) -> int:
     """Speculative tokens of a step: the column `draft_tokens`, else what the notes say, as in "MTP 3"."""
-    stated = cells.get("draft_tokens", "")
+    column, value = "draft_tokens", _number(cells, "draft_tokens", faults)
     found = _DRAFT.search(cells.get("notes", ""))
-    return int(stated) if stated.isdecimal() else int(found[1]) if found else 0
+    if value is None and found:
+        column, value = "draft tokens in notes", float(found[1])
+    if value is not None and not (0 <= value <= _MOST_DRAFT_TOKENS and value.is_integer()):
+        faults.add(f"{column} = {value:g} is no whole number from 0 to {_MOST_DRAFT_TOKENS}")
+        value = None
+    return int(value or 0)
 
 
 def says(cells: Mapping[str, str], column: str, in_notes: str) -> bool:

@@ -11,17 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from kvwall.objectives import pages, pool, startup, weights
-from kvwall.spaces.columns import Catalogue, Columns, load_catalogue
 from kvwall.spaces.design import ModelColumns, Parallel
 from kvwall.spaces.engine_columns import CacheBits, EngineColumns, Startup, StateColumns
-from kvwall.spaces.engine_states import state_columns
-from kvwall.spaces.models.layers import LayerGroup, Model
-from kvwall.spaces.space import make_space
+from kvwall.spaces.record_columns import model_numbers
 from kvwall.sweep.capacity_rows import CapacityRow
 
 _PADDED_GROUPS: Final = 4
-_NO_LAYERS: Final = LayerGroup(layers=0, query_heads=1, kv_heads=1, key_dim=0, value_dim=0)
-_ANY_CHIP: Final = "h100-sxm"
+"""Most models have no more; of one length, they share a compiled law."""
 _WITHOUT_WORKSPACES: Final = frozenset({"gpt_oss"})
 """Families whose expert kernels keep no buffers: the peak of gpt-oss-120b is explained without."""
 _LENGTH_WITHOUT_LIMIT: Final = 2048.0
@@ -52,7 +48,8 @@ class Prediction:
 def predict(row: CapacityRow) -> Prediction:
     """The laws at a row's settings; what the row leaves open is the engine's default."""
     with jax.enable_x64(True):
-        model, states = _model_columns(row.model)
+        model = model_numbers(row.model, _PADDED_GROUPS)
+        states = model.states
         if row.asked.state_bits:
             states = replace(states, bits=states.bits * 0.0 + row.asked.state_bits)
         start, engine = startup_of(row), engine_columns(row)
@@ -99,15 +96,6 @@ def startup_of(row: CapacityRow) -> Startup:
         asked.context_parallel,
     )
     return Startup(*map(np.float64, numbers))
-
-
-@cache
-def _model_columns(model: Model) -> tuple[ModelColumns, StateColumns]:
-    space = make_space({"model": model.name, "hardware": _ANY_CHIP, "context": 1})
-    known = load_catalogue(space)
-    padded = replace(model, groups=(*model.groups, *[_NO_LAYERS] * (_PADDED_GROUPS - len(model.groups))))
-    columns = Columns(space, Catalogue((padded,), known.hardware, known.quality)).design({}).model
-    return columns, state_columns(model.groups, _PADDED_GROUPS)
 
 
 @cache

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from kvwall.spaces.engines import Engine, load_engine
 from kvwall.spaces.errors import Faults, InputError
@@ -17,6 +17,7 @@ from kvwall.spaces.models.load import load_model
 from kvwall.spaces.models.refused import draft_layers
 from kvwall.spaces.models.stored_as import stored_as
 from kvwall.sweep import capacity_cells as cell
+from kvwall.sweep.single import attempt
 
 _QUANTITIES: Final[Mapping[str, tuple[str, ...]]] = {
     "bytes": ("bytes_per_token",),
@@ -28,7 +29,6 @@ _QUANTITIES: Final[Mapping[str, tuple[str, ...]]] = {
 _OLD_COUNT: Final = "vllm-0.20"
 _SAME_COUNT: Final = 0.02
 _LABELS: Final = ("engine", "engine_version", "model", "gpu", "weight_dtype", "kv_cache_dtype", "trust")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -124,16 +124,17 @@ def row_of(cells: Mapping[str, str]) -> CapacityRow:
     """The row that these cells state. Raises InputError with every fault."""
     faults = Faults()
     number, size = cell.numbers(cells, faults), cell.sizes(cells, faults)
-    engine = _attempt(faults, lambda: _engine(cells, number))
-    model = _attempt(faults, lambda: _model(cells))
+    engine = attempt(faults, lambda: _engine(cells, number))
+    model = attempt(faults, lambda: _model(cells))
     words = cells.get("kv_cache_dtype", "")
     weights = cells.get("weight_dtype", "")
-    key_bits = _attempt(faults, lambda: cell.cache_bits(words, number["kv_elem_bytes"], weights))
+    key_bits = attempt(faults, lambda: cell.cache_bits(words, number["kv_elem_bytes"], weights))
+    device = attempt(faults, lambda: device_of_label(cells.get("gpu", "")))
+    drafts = cell.draft_tokens(cells, faults)
     faults.raise_if_any()
     if engine is None or model is None or key_bits is None:
         raise InputError("the row cannot be read")
     head = min((group.key_dim for group in model.groups if group.key_dim), default=0)
-    drafts = cell.draft_tokens(cells)
     asked = Asked(
         tensor=size["tp"],
         pipeline=size["pp"],
@@ -152,21 +153,11 @@ def row_of(cells: Mapping[str, str]) -> CapacityRow:
         draft_layers=min(draft_layers(model.flags), 1) if drafts else 0,
         eager=cell.says(cells, "enforce_eager", r"\beager\b"),
     )
-    gpu = cells.get("gpu", "")
     labels = {name: cells.get(name, "") for name in _LABELS}
     language_only = cell.says(cells, "language_model_only", r"language-model-only|text-only")
     tower = 0.0 if language_only else tower_bytes(labels["model"])
-    return CapacityRow(
-        cells["id"], engine, model, device_of_label(gpu), asked, _logged(cells, number), tower, _counted(cells), labels
-    )
-
-
-def _attempt(faults: Faults, action: Callable[[], _T]) -> _T | None:
-    try:
-        return action()
-    except InputError as error:
-        faults.absorb(error)
-        return None
+    logged, counted = _logged(cells, number), _counted(cells)
+    return CapacityRow(cells["id"], engine, model, device, asked, logged, tower, counted, labels)
 
 
 def _engine(cells: Mapping[str, str], number: Mapping[str, float | None]) -> Engine:
@@ -189,11 +180,14 @@ def _model(cells: Mapping[str, str]) -> Model:
     part = re.search(r"\((full|sliding) layers\)", label)
     if part is None:
         return model
-    return replace(model, groups=tuple(group for group in model.groups if _is_part(group, part[1])))
+    groups = tuple(group for group in model.groups if _is_part(group, part[1]))
+    if not groups:
+        raise InputError(f'model "{label}": it has no {part[1]} layers: leave out "{part[0]}" for the whole model')
+    return replace(model, groups=groups)
 
 
 def _is_part(group: LayerGroup, part: str) -> bool:
-    return (group.window is None) == (part == "full")
+    return group.kind != "recurrent" and (group.window is None) == (part == "full")
 
 
 def _logged(cells: Mapping[str, str], number: Mapping[str, float | None]) -> Logged:

@@ -132,11 +132,9 @@ def compare(row: CapacityRow) -> tuple[list[Compared], list[str]]:
         answers["refusal"] = (float(logged.refused), float(predicted.concurrency(free) < 1))
     if not answers and not reasons:
         reasons.append("it posts no pool, no bytes per token and no concurrency beside a pool")
-    compared = [
-        Compared(row.id, name, *values, name in row.counted, row.labels)
-        for name, values in answers.items()
-        if all(map(math.isfinite, values))
-    ]
+    finite = {name: values for name, values in answers.items() if all(map(math.isfinite, values))}
+    reasons += [f"{name}: no finite number to compare" for name in answers if name not in finite]
+    compared = [Compared(row.id, name, *values, name in row.counted, row.labels) for name, values in finite.items()]
     return compared, reasons
 
 

@@ -65,6 +65,9 @@ def test_an_unknown_engine_is_named_with_its_neighbours():
         ("DeepSeek-R1 AWQ int4", "deepseek-ai/DeepSeek-R1"),
         ("deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", "Qwen/Qwen3-8B"),
         ("openai/gpt-oss-20b (sliding layers)", "openai/gpt-oss-20b"),
+        ("Llama-3-70B", "meta-llama/Meta-Llama-3-70B"),
+        ("meta-llama/Llama-3-70b", "meta-llama/Meta-Llama-3-70B"),
+        ("paper/Llama-3-70B", "paper/llama-3-70b"),
     ],
 )
 def test_a_label_means_a_model_of_its_shape(label, name):
@@ -75,6 +78,12 @@ def test_a_label_means_a_model_of_its_shape(label, name):
 def test_a_label_of_another_shape_is_refused(label):
     with pytest.raises(InputError, match="is not in the catalogue"):
         labels.model_of_label(label)
+
+
+@pytest.mark.parametrize("stated", ["0 GiB", "9" * 400 + " GiB", "1.2.3 GiB"])
+def test_memory_that_no_device_has_is_refused(stated):
+    with pytest.raises(InputError, match="GiB"):
+        labels.device_of_label(f"H100 ({stated})")
 
 
 def test_every_alias_names_a_model_that_loads():

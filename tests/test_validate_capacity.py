@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kvwall.spaces.errors import InputError, NothingAdmissible
+from kvwall.spaces.errors import Faults, InputError, NothingAdmissible
 from kvwall.sweep import capacity_cells
+from kvwall.sweep.capacity_law import predict
 from kvwall.sweep.capacity_rows import read_rows, row_of
 from kvwall.sweep.cli import run
-from kvwall.sweep.validate_capacity import validate_capacity
+from kvwall.sweep.validate_capacity import compare, validate_capacity
 
 ROWS = Path(__file__).parent / "data" / "engine_rows.csv"
 GIB = 2**30
@@ -133,6 +136,19 @@ def test_a_wrong_pool_is_noticed(tmp_path):
         ({"weight_dtype": "ternary"}, 'weight format "ternary" is not known'),
         ({"kv_cache_dtype": "fp6"}, 'kv_cache_dtype "fp6" is not known'),
         ({"id": ""}, "id is blank"),
+        ({"max_concurrency": "1e-308"}, "max_concurrency = 1e-308 is not from 1e-06 to 1e+09"),
+        ({"kv_pool_GiB": "1e-308"}, "kv_pool_GiB = 1e-308 is not from 1e-06 to 1e+06"),
+        ({"kv_pool_GiB": "-1e300"}, "kv_pool_GiB = -1e+300 is not from 1e-06 to 1e+06 without its sign"),
+        ({"max_model_len": "0.5"}, "max_model_len = 0.5 is not from 1 to"),
+        ({"gpu": "H100 (0 GiB)"}, "0 GiB is no memory of a device"),
+        ({"draft_tokens": "-3"}, "draft_tokens = -3 is no whole number from 0 to 64"),
+        ({"draft_tokens": "1.5"}, "draft_tokens = 1.5 is no whole number"),
+        ({"draft_tokens": "nan"}, "draft_tokens = 'nan' is not a finite number"),
+        ({"draft_tokens": "three"}, "draft_tokens = 'three' is not a finite number"),
+        ({"draft_tokens": "9" * 5000}, "is not a finite number"),
+        ({"notes": "MTP " + "9" * 400}, "draft tokens in notes = inf is no whole number"),
+        ({"model": "meta-llama/Meta-Llama-3.1-8B (sliding layers)"}, "it has no sliding layers: leave out"),
+        ({"model": "mistralai/Mamba-Codestral-7B-v0.1 (full layers)"}, "it has no full layers: leave out"),
     ],
 )
 def test_a_row_that_cannot_be_used_says_why(tmp_path, change, reason):
@@ -142,9 +158,49 @@ def test_a_row_that_cannot_be_used_says_why(tmp_path, change, reason):
 
 
 def test_all_faults_of_a_row_are_named_at_once():
+    wrong = {"tp": "x", "model": "Qwen3-Giant", "engine": "vlm", "gpu": "H100 (0 GiB)", "draft_tokens": "-1"}
     with pytest.raises(InputError) as caught:
-        row_of(cells_of("LP18") | {"tp": "x", "model": "Qwen3-Giant", "engine": "vlm"})
-    assert len(caught.value.faults) == 3
+        row_of(cells_of("LP18") | wrong)
+    assert len(caught.value.faults) == 5
+
+
+NUMERIC = (
+    *("tp", "pp", "dp", "dcp", "mem_fraction", "max_model_len", "block_size", "max_num_seqs", "max_num_batched_tokens"),
+    *("device_total_GiB", "avail_before_GiB", "avail_after_GiB", "weights_GiB", "activation_peak_GiB", "non_torch_GiB"),
+    *("cuda_graph_GiB", "kv_pool_GiB", "kv_tokens", "max_concurrency", "bytes_per_token", "kv_elem_bytes"),
+    "draft_tokens",
+)
+EXTREMES = (
+    *("1e308", "-1e308", "1e-308", "5e-324", "inf", "nan"),
+    *("1e18", "1e6", "4096", "64", "1", "0.5", "1e-6", "1e-9", "0", "-1"),
+)
+
+
+def test_no_number_of_a_cell_gives_an_infinity_or_a_warning(tmp_path, capsys):
+    cells = cells_of("LP18")
+    rows = [cells | {"id": f"{name} {text}", name: text} for name in NUMERIC for text in EXTREMES]
+    file = written(tmp_path / "rows.csv", rows, dict.fromkeys([*cells, *NUMERIC]))
+    assert run(["validate", str(file), "--capacity", "--json"]) == 0  # pytest makes a warning an error
+    answer = json.loads(capsys.readouterr().out)
+    assert all(math.isfinite(each["predicted"]) for each in answer["predictions"])
+    assert math.isfinite(answer["overall"]["mape"])
+    refused, used = ({each["id"] for each in answer[key]} for key in ("refused", "predictions"))
+    for name in NUMERIC:
+        assert {f"{name} 1e308", f"{name} -1e308", f"{name} 5e-324", f"{name} inf"} <= refused - used
+
+
+def test_a_quantity_that_is_not_finite_is_left_out_with_a_reason():
+    row = row_of(cells_of("LP18"))
+    compared, reasons = compare(replace(row, logged=replace(row.logged, bytes_per_token=math.inf)))
+    assert reasons == ["bytes_per_token: no finite number to compare"]
+    assert "kv_pool_bytes" in {each.quantity for each in compared}
+    assert "bytes_per_token" not in {each.quantity for each in compared}
+
+
+def test_padding_a_model_changes_no_prediction():
+    row = row_of(cells_of("LP18"))
+    longer = replace(row.model, groups=(*row.model.groups, *[replace(row.model.groups[0], layers=0)] * 5))
+    assert predict(row) == predict(replace(row, model=longer))
 
 
 def test_a_repeated_id_is_used_once(tmp_path):
@@ -227,8 +283,11 @@ def test_cache_formats_in_words(words, element, weights, bits):
 
 def test_settings_in_columns_go_before_those_in_notes():
     cells = {"notes": "MTP 3 inferred; eager", "draft_tokens": "1", "enforce_eager": "false"}
-    assert capacity_cells.draft_tokens(cells) == 1
-    assert capacity_cells.draft_tokens({"notes": "MTP 3 inferred"}) == 3
+    faults = Faults()
+    assert capacity_cells.draft_tokens(cells, faults) == 1
+    assert capacity_cells.draft_tokens({"notes": "MTP 3 inferred"}, faults) == 3
+    assert capacity_cells.draft_tokens({"notes": "MTP 3", "draft_tokens": "2.0"}, faults) == 2
+    assert not faults
     assert not capacity_cells.says(cells, "enforce_eager", r"\beager\b")
     assert capacity_cells.says({"notes": "eager"}, "enforce_eager", r"\beager\b")
 
