@@ -53,18 +53,28 @@ def sent_by_collective(message: Bytes, devices: Count, rounds: Count, domain: Co
     return Sent(rounds * ring_share(near) * message, across)
 
 
-def sent_to_experts(message: Bytes, ranks: Count, split: Count, domain: Count) -> Sent:
+def sent_to_experts(message: Bytes, visits: tuple[Ratio, Ratio], ranks: Count, split: Count, domain: Count) -> Sent:
     """Dispatch and combine over expert ranks of `split` devices each, which may lie in several domains.
 
-    >>> sent = sent_to_experts(100.0, 8.0, 4.0, 8.0)
+    A token crosses into a domain once and is handed on inside it.
+
+    Args:
+        message: bytes of all tokens.
+        visits: shares of the tokens that visit a rank, and a domain.
+        ranks: expert ranks.
+        split: devices of each.
+        domain: devices that a scale-up link joins.
+
+    >>> sent = sent_to_experts(100.0, (1.0, 0.5), 8.0, 4.0, 8.0)
     >>> float(sent.inside), float(sent.across)
-    (100.0, 18.75)
+    (100.0, 9.375)
     """
+    to_rank, to_domain = visits
     near = jnp.minimum(ranks, jnp.maximum(jnp.floor(domain / split), 1.0))
     domains = jnp.ceil(ranks * split / domain)
     crossing = jnp.logical_and(ranks > 1, domains > 1)
-    across = jnp.where(crossing, 2 * ring_share(domains) * message / domain, 0.0)
-    return Sent(jnp.where(ranks > 1, 2 * ring_share(near), 0.0) * message, across)
+    across = jnp.where(crossing, 2 * ring_share(domains) * message * to_domain / domain, 0.0)
+    return Sent(jnp.where(ranks > 1, 2 * ring_share(near), 0.0) * message * to_rank, across)
 
 
 def visiting_share(active: Count, ranks: Count, hot: Ratio) -> Ratio:
@@ -96,13 +106,14 @@ def sent_in_step(design: Design, rank_tokens: Count, tokens: Count, layer_share:
     half = model.reduces_per_layer / 2
     ranks, split, stage = parallel.expert, expert_tensor(parallel), stage_devices(parallel)
     hot = hot_rank(model.experts, design.workload.expert_skew, ranks)
-    visiting = tokens * visiting_share(model.experts.active, ranks, hot)
+    to_rank = visiting_share(model.experts.active, ranks, hot)
+    to_domain = visiting_share(model.experts.active, jnp.minimum(ranks, jnp.ceil(stage / domain)), 1.0)
     expert_layers = model.experts.layers
     parts = (
         (model.layers * half, sent_by_collective(rank_tokens * size, attention_devices(parallel), 2.0, domain)),
         ((model.layers - expert_layers) * half, sent_by_collective(tokens * size, stage, 2.0, domain)),
-        (expert_layers * half, sent_to_experts(visiting * size, ranks, split, domain)),
-        (expert_layers * half, sent_by_collective(visiting * size, split, 2.0, domain)),
+        (expert_layers * half, sent_to_experts(tokens * size, (to_rank, to_domain), ranks, split, domain)),
+        (expert_layers * half, sent_by_collective(tokens * to_rank * size, split, 2.0, domain)),
         (1.0, sent_by_collective(rank_tokens * _partial_results(design), parallel.context, 1.0, domain)),
     )
     sent = [(layer_share * each, one) for each, one in parts]

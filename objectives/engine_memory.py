@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 
 from kvwall.objectives import kv, pages, paging, pool, startup
@@ -17,6 +18,9 @@ from kvwall.spaces.design import Design, Groups, Paging
 from kvwall.spaces.engine_columns import CacheBits, Startup
 from kvwall.spaces.units import Bytes, Flag, Ratio, Tokens
 
+_HALVINGS = 31
+_LONGEST = 2.0**_HALVINGS
+"""Tokens, above any context that the axes allow."""
 _MODEL_BITS = 16.0
 """Of the dtype that engines compute in."""
 
@@ -44,13 +48,18 @@ def utilisation_of(design: Design) -> Ratio:
     return jnp.where(design.utilisation > 0, design.utilisation, design.engine.utilisation)
 
 
-def startup_of(design: Design) -> Startup:
-    """What the engine is started with; what no axis states is the engine's default."""
-    work, engine, memory = design.workload, design.engine, memory_seen(design)
+def longest_of(design: Design) -> Tokens:
+    """The longest sequence that is served."""
+    return paging.longest(design.paging, design.workload.context + design.workload.output_tokens)
+
+
+def startup_of(design: Design, length: Tokens) -> Startup:
+    """What the engine is started with, for sequences of this length; what no axis states is the engine's default."""
+    engine, memory = design.engine, memory_seen(design)
     drafts = design.speculation.draft_tokens
     sharing = jnp.logical_and(design.prefix.share > 0, design.prefix.group > 1)
     return Startup(
-        max_model_length=paging.longest(design.paging, work.context + work.output_tokens),
+        max_model_length=length,
         block_size=paging_of(design).block_size,
         batched_tokens=startup.default_batched_tokens(engine, memory),
         sequences=startup.default_sequences(engine, memory),
@@ -64,7 +73,7 @@ def startup_of(design: Design) -> Startup:
 
 def pool_of(design: Design, weights: Bytes) -> Bytes:
     """Bytes that a device with so many bytes of weights has for KV; for the ideal engine activations come out of it."""
-    engine, memory, start = design.engine, memory_seen(design), startup_of(design)
+    engine, memory, start = design.engine, memory_seen(design), startup_of(design, longest_of(design))
     if surely(engine.starts_up, 0.0):
         return pool.pool_bytes(engine, memory, utilisation_of(design), weights, 0.0, 0.0, 0.0)
     profiled = startup.activation_peak(engine, design.model, start, _MODEL_BITS)
@@ -76,13 +85,13 @@ def pool_of(design: Design, weights: Bytes) -> Bytes:
     return jnp.where(real, pool.pool_of_kv(engine, left, design.model.groups), left)
 
 
-def layout_of(design: Design) -> Layout:
-    """The engine's blocks on a device of the stage with most layers."""
+def layout_of(design: Design, length: Tokens) -> Layout:
+    """The engine's blocks on a device of the stage with most layers, and those of a request of this length."""
     form = design.kv_format
     bits = CacheBits(
         kv.stored_bits(form.key_bits, form), kv.stored_bits(form.value_bits, form), jnp.asarray(_MODEL_BITS)
     )
-    return pages.layout(design.engine, stage_groups(design), design.model.states, bits, startup_of(design))
+    return pages.layout(design.engine, stage_groups(design), design.model.states, bits, startup_of(design, length))
 
 
 def stage_groups(design: Design) -> Groups:
@@ -91,14 +100,14 @@ def stage_groups(design: Design) -> Groups:
     return replace(groups, layers=jnp.where(stages > 1, jnp.ceil(groups.layers / stages), groups.layers))
 
 
-def overhead(design: Design, cache: Cache) -> Ratio:
-    """Bytes of a request of the longest length in the engine's blocks, over what its KV alone takes; 1 for the ideal.
+def overhead(design: Design, cache: Cache, length: Tokens) -> Ratio:
+    """Bytes of a request of this length in the engine's blocks, over what its KV alone takes; 1 for the ideal.
 
     It has whole blocks, pad layers, replicated heads of unlike stores and states in pages of attention.
     """
     if surely(design.engine.starts_up, 0.0):
         return 1.0
-    layout, start = layout_of(design), startup_of(design)
+    layout = layout_of(design, length)
     plain = replace(
         cache.alone,
         groups=stage_groups(design),
@@ -106,7 +115,7 @@ def overhead(design: Design, cache: Cache) -> Ratio:
         residual_window=jnp.zeros_like(cache.residual_window),
         retention=jnp.ones_like(cache.retention),
     )
-    alone = plain.stored(start.max_model_length, start.max_model_length)
+    alone = plain.stored(length, length)
     return jnp.where(starts_up(design), layout.request_blocks * layout.block_bytes / alone, 1.0)
 
 
@@ -115,4 +124,31 @@ def reserved(design: Design, cache: Cache, context: Tokens, own: Tokens) -> Byte
     if surely(design.engine.starts_up, 0.0):
         return paging.reserved(cache, design.paging, context, own)
     once = replace(design.paging, block_size=jnp.where(starts_up(design), 1.0, design.paging.block_size))
-    return paging.reserved(cache, once, context, own) * overhead(design, cache)  # which rounds to blocks by itself
+    length = jnp.where(design.paging.contiguous, paging.longest(design.paging, context), context)
+    # the overhead rounds to blocks by itself
+    return paging.reserved(cache, once, context, own) * overhead(design, cache, length)
+
+
+def context_reserved_in(size: Bytes, design: Design, cache: Cache, own: Tokens) -> Tokens:
+    """The longest whole sequence that reserves no more than `size` bytes in a real engine's blocks, by halving.
+
+    Its last `own` tokens are of no prompt. Infinite where no length that is served takes so much.
+    """
+
+    def fits(length: Tokens) -> Flag:
+        return reserved(design, cache, length, own) <= size
+
+    def halved(ends: tuple[jax.Array, jax.Array], _: None = None) -> tuple[tuple[jax.Array, jax.Array], None]:
+        low, high = ends
+        middle = jnp.floor((low + high) / 2)
+        enough = fits(jnp.maximum(middle, 1.0))
+        return (jnp.where(enough, middle, low), jnp.where(enough, high, middle)), None
+
+    shape = jnp.shape(size + reserved(design, cache, jnp.ones_like(size), own))
+    ends = (jnp.zeros(shape, jnp.result_type(size)), jnp.full(shape, _LONGEST, jnp.result_type(size)))
+    if isinstance(ends[0], jax.core.Tracer):
+        ends, _ = jax.lax.scan(halved, ends, length=_HALVINGS)
+    else:
+        for _ in range(_HALVINGS):
+            ends, _ = halved(ends)
+    return jnp.where(fits(jnp.full(shape, _LONGEST)), jnp.inf, ends[0])

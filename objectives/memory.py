@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 
 from kvwall.objectives import engine_memory, inverse, paging, parallel, prefix, tiers, weights
+from kvwall.objectives.known import surely
 from kvwall.objectives.kv import BITS_PER_BYTE, Cache
 from kvwall.spaces.design import NO_LIMIT, Design, ModelColumns
 from kvwall.spaces.units import Bits, Bytes, Count, Flag, Ratio, Tokens
@@ -216,13 +217,19 @@ def max_context(design: Design, cache: Cache, there: tuple[tuple[Flag, Place], .
         limited = jnp.logical_or(place.share > 0, place.room >= resident * place.beside)
         room = jnp.where(limited, NO_LIMIT, 0.0)  # without KV here only the rest must fit
         rooms.append(jnp.where(counts, room_per_sequence(safe, resident), jnp.where(holds, room, NO_LIMIT)))
-    size = _least(rooms) / engine_memory.overhead(design, cache)
+    size = _least(rooms)
     output = design.workload.output_tokens
     own_blocks = engine_memory.paging_of(design)
     fitting = inverse.context_stored_in(size, paging.paged(cache, own_blocks), output)
+    if not surely(design.engine.starts_up, 0.0):
+        in_blocks = engine_memory.context_reserved_in(size, design, cache, output)
+        fitting = jnp.where(engine_memory.starts_up(design), in_blocks, fitting)
     fitting = jnp.where(size >= NO_LIMIT, jnp.inf, fitting)
     whole = cache.stored(design.paging.max_model_length, output)
-    longest = paging.longest_reserved_in(fitting, whole, size, own_blocks)
+    whole_blocks = replace(
+        own_blocks, block_size=jnp.where(engine_memory.starts_up(design), 1.0, own_blocks.block_size)
+    )
+    longest = paging.longest_reserved_in(fitting, whole, size, whole_blocks)
     return jnp.maximum(jnp.floor(longest - output), 0.0)
 
 

@@ -111,7 +111,7 @@ def kv_pool_blocks(design: Design, step: Step) -> Count:
     """Blocks of the KV pool: the engine's own; with the ideal engine its tokens by the block."""
     if surely(design.engine.starts_up, 0.0):
         return jnp.floor(_ideal_tokens(design, step) / engine_memory.paging_of(design).block_size)
-    of_engine = pool.pool_blocks(step.memory.pool, engine_memory.layout_of(design))
+    of_engine = pool.pool_blocks(step.memory.pool, engine_memory.layout_of(design, engine_memory.longest_of(design)))
     block = engine_memory.paging_of(design).block_size
     return jnp.where(engine_memory.starts_up(design), of_engine, jnp.floor(_ideal_tokens(design, step) / block))
 
@@ -120,14 +120,15 @@ def kv_pool_tokens(design: Design, step: Step) -> Tokens:
     """Tokens of the KV pool as the engine counts them; with the ideal engine those of its longest requests."""
     if surely(design.engine.starts_up, 0.0):
         return _ideal_tokens(design, step)
-    layout, longest = engine_memory.layout_of(design), engine_memory.startup_of(design).max_model_length
+    longest = engine_memory.longest_of(design)
+    layout = engine_memory.layout_of(design, longest)
     of_engine = pool.pool_tokens(design.engine, kv_pool_blocks(design, step), layout, longest)
     return jnp.where(engine_memory.starts_up(design), of_engine, _ideal_tokens(design, step))
 
 
 def _ideal_tokens(design: Design, step: Step) -> Tokens:
     requests = step.memory.pool_requests
-    tokens = jnp.floor(requests * engine_memory.startup_of(design).max_model_length)
+    tokens = jnp.floor(requests * engine_memory.longest_of(design))
     unlimited = jnp.where(step.memory.pool >= 0, jnp.inf, 0.0)
     return jnp.where(requests >= NO_LIMIT, unlimited, tokens)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from kvwall.objectives import engine_memory
+from kvwall.objectives import engine_memory, parallel
 from kvwall.objectives.register import LABELS, NOT_BUILT, metric_register
 from kvwall.objectives.status import computed
 from kvwall.spaces.axes import Value
@@ -30,6 +30,8 @@ class DesignReport:
     task: str
     confidence: float
     mode: str
+    devices: int
+    """Of the replica."""
     metrics: Mapping[str, float | None]
     units: Mapping[str, str]
     labels: Mapping[str, str | None]
@@ -60,6 +62,7 @@ class DesignReport:
             "task": self.task,
             "confidence": self.confidence,
             "mode": self.mode,
+            "devices": self.devices,
             "metrics": dict(self.metrics),
             "units": dict(self.units),
             "labels": dict(self.labels),
@@ -122,6 +125,7 @@ def report_of(single: SingleDesign) -> DesignReport:
         task=single.task,
         confidence=single.confidence,
         mode="ceiling",
+        devices=int(parallel.replica_devices(single.design.parallel)),
         metrics=metrics | dict.fromkeys(NOT_BUILT),
         units={name: metric.unit for name, metric in register.items()} | absent,
         labels=labels,

@@ -79,6 +79,8 @@ class _Dispatch(_Part):
 
     split: str
     split_count: int
+    visits: tuple[Any, Any]
+    """Shares of the tokens that visit a rank, and a domain."""
 
     @property
     def crosses(self) -> bool:
@@ -86,21 +88,21 @@ class _Dispatch(_Part):
 
     @property
     def sent(self) -> collectives.Sent:
-        numbers = (jnp.asarray(each) for each in (self.size, self.count, self.split_count, self.domain))
-        return collectives.sent_to_experts(*numbers)
+        size, *numbers = (jnp.asarray(each) for each in (self.size, self.count, self.split_count, self.domain))
+        return collectives.sent_to_experts(size, self.visits, *numbers)
 
     @property
     def inside(self) -> str:
         if not self.crosses:
-            return super().inside
+            return f"{super().inside}*visit"
         near = over("scale_up_domain", self.split)
         near = f"min(EP, max(floor({near}), 1))" if self.split else "min(EP, scale_up_domain)"
-        return f"{self._rounds}({near} - 1)/{near}*{self.formula}"
+        return f"{self._rounds}({near} - 1)/{near}*{self.formula}*visit"
 
     @property
     def across(self) -> str:
         domains = f"ceil({product('EP', self.split)}/scale_up_domain)"
-        return f"{self._rounds}({domains} - 1)/{domains}*{self.formula}/scale_up_domain"
+        return f"{self._rounds}({domains} - 1)/{domains}*{self.formula}*visit_domain/scale_up_domain"
 
 
 def step_pass(single: SingleDesign) -> Pass:
@@ -200,13 +202,17 @@ def _parts(single: SingleDesign, of: Pass) -> Iterator[_Part]:
 def _of_experts(single: SingleDesign, of: Pass, names: Names, part: Callable[..., _Part]) -> Iterator[_Part]:
     model, layout = single.design.model, single.design.parallel
     ranks, split = int(single.number("expert_parallel")), int(parallel.expert_tensor(layout))
-    formula = f"moe_layers*reduces/2*{of.tokens}*visit*{_MESSAGE}"
-    amount = model.experts.layers * model.reduces_per_layer / 2 * of.count * visiting(single) * _message(single)
+    formula = f"moe_layers*reduces/2*{of.tokens}*{_MESSAGE}"
+    amount = model.experts.layers * model.reduces_per_layer / 2 * of.count * _message(single)
+    visits = visiting(single), visiting_domain(single)
     domain = float(single.design.hardware.scale_up_domain)
     what = "dispatch to expert ranks and combine"
-    yield _Dispatch("dispatched", what, formula, amount, "EP", float(ranks), 2, domain, names.expert_split, split)
+    yield _Dispatch(
+        "dispatched", what, formula, amount, "EP", float(ranks), 2, domain, names.expert_split, split, visits
+    )
     if split > 1:
-        yield part("reduced_experts", "all-reduces of experts that are split", formula, amount, "split", split)
+        visited, formula = amount * visits[0], f"{formula}*visit"
+        yield part("reduced_experts", "all-reduces of experts that are split", formula, visited, "split", split)
 
 
 def visiting(single: SingleDesign) -> Any:
@@ -216,6 +222,13 @@ def visiting(single: SingleDesign) -> Any:
     return collectives.visiting_share(design.model.experts.active, design.parallel.expert, hot)
 
 
+def visiting_domain(single: SingleDesign) -> Any:
+    """Share of the tokens that a scale-up domain gets."""
+    layout, domain = single.design.parallel, single.design.hardware.scale_up_domain
+    domains = jnp.minimum(layout.expert, jnp.ceil(parallel.stage_devices(layout) / domain))
+    return collectives.visiting_share(single.design.model.experts.active, domains, jnp.asarray(1.0))
+
+
 def add_shares(sheet: Sheet, single: SingleDesign) -> None:
     """What expert ranks and context ranks make of a token's message."""
     if single.number("expert_parallel") > 1:
@@ -223,6 +236,11 @@ def add_shares(sheet: Sheet, single: SingleDesign) -> None:
         missed = f"min({hot}/EP, 1)" if hot else "1/EP"
         unit = "of the tokens that have an expert on a rank" + (", the busiest" if hot else "")
         sheet.add(BETWEEN, "visit", f"1 - (1 - {missed})**k", visiting(single), unit)
+        stage, _, domain = devices_of(single)
+        if stage > domain:
+            places = f"min(EP, ceil({names_of(single).stage}/scale_up_domain))"
+            unit = "of the tokens that have an expert in a scale-up domain"
+            sheet.add(BETWEEN, "visit_domain", f"1 - (1 - 1/{places})**k", visiting_domain(single), unit)
     if single.number("context_parallel") > 1:
         terms = []
         for store in stores_of(single):

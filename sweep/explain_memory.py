@@ -126,10 +126,11 @@ def _pool(single: SingleDesign, names: Names, place: HeldPlace) -> str:
 def declare_engine(sheet: Sheet, single: SingleDesign) -> None:
     """What the engine's profile makes of this start-up, as inputs: its laws are fitted to logs."""
     design, band = single.design, load_engine(str(single.inputs["engine"]))
-    engine, start = design.engine, engine_memory.startup_of(design)
+    engine, start = design.engine, engine_memory.startup_of(design, engine_memory.longest_of(design))
+    length = _reserved_length(single)
     source = f"engine {band.name}, `catalog engines {band.name}`: {band.meaning}"
     seen = engine_memory.memory_seen(design)
-    layout = engine_memory.layout_of(design)
+    layout = engine_memory.layout_of(design, length)
     for symbol, value, meaning in (
         ("memory_seen", seen, "memory that the driver reports"),
         ("profiled", startup.activation_peak(engine, design.model, start, 16.0), "B of activations, profiled"),
@@ -137,17 +138,23 @@ def declare_engine(sheet: Sheet, single: SingleDesign) -> None:
         ("graphs", startup.graph_estimate(engine, start.sequences), "B set aside for CUDA graphs"),
         ("state_share", engine.state_share, "memory of recurrent states over that of tokens"),
         ("block_bytes", layout.block_bytes, "B of a block in the layers it spans"),
-        ("request_blocks", layout.request_blocks, "blocks of a request of the longest length"),
+        ("request_blocks", layout.request_blocks, "blocks of a request of so many tokens as are reserved"),
     ):
         sheet.given(symbol, value, meaning, source)
-    ratio = engine_memory.overhead(design, single.step.ledger.cache)
+    ratio = engine_memory.overhead(design, single.step.ledger.cache, length)
     plain = layout.request_blocks * layout.block_bytes / ratio
     sheet.given("request_plain", plain, "B of its KV without blocks, pad layers and pages of states", source)
 
 
+def _reserved_length(single: SingleDesign) -> Any:
+    """Tokens that a sequence reserves: its own, or the longest at once."""
+    end = end_of(single).value
+    return paging.longest(single.design.paging, end) if single.inputs["reservation"] == "contiguous" else end
+
+
 def _reserved_in_engine(sheet: Sheet, single: SingleDesign, names: Names) -> str:
     design, cache, end = single.design, single.step.ledger.cache, end_of(single)
-    ratio = engine_memory.overhead(design, cache)
+    ratio = engine_memory.overhead(design, cache, _reserved_length(single))
     unit = "B in the engine's blocks over B of KV alone"
     sheet.add(MEMORY, "overhead", "request_blocks*block_bytes/request_plain", ratio, unit)
     longest = paging.longest(design.paging, end.value)

@@ -10,6 +10,7 @@ import jax
 from kvwall.objectives import engine_memory
 from kvwall.objectives.kv import FULL_BITS
 from kvwall.objectives.transfer import piece_bytes, slowest_link
+from kvwall.spaces.axes import NATIVE
 from kvwall.spaces.engines import load_engine
 from kvwall.spaces.figures import display
 from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
@@ -20,6 +21,7 @@ from kvwall.sweep.reasons import placed
 from kvwall.sweep.single import SingleDesign
 
 _SECONDS_PER_YEAR: Final = 365.25 * 24 * 3600
+_EIGHT_BITS: Final = 8
 _LONGEST_CONTEXT_OF_CURVES: Final = 131_072
 """Published quality results hardly go beyond 128k tokens."""
 
@@ -62,6 +64,9 @@ def _limits(single: SingleDesign) -> Iterator[str]:
     if placed(single) and single.inputs["access"] == "parked":
         active, batch = float(single.step.load.active), single.number("batch")
         yield f"parked: {active:.6g} of {batch:.6g} sequences decode, the KV of the others lies in tiers"
+    narrow = single.model.weight_payload_bits == _EIGHT_BITS and single.inputs["weight_bits"] == NATIVE
+    if narrow and single.number("activation_bits") > _EIGHT_BITS:
+        yield "8-bit weights with 16-bit activations: arithmetic at the 16-bit peak; state activation_bits 8 for W8A8"
     if bool(engine_memory.starts_up(single.design)):
         band = load_engine(str(single.inputs["engine"])).name
         yield f"memory of {band}: calibrated on start-up logs, mostly of large NVIDIA devices; docs/engines.md"

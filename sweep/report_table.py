@@ -85,7 +85,8 @@ def _heading(report: DesignReport) -> Text:
 def _inputs(report: DesignReport) -> Text:
     """What the design is, as far as it is not neutral."""
     stated = [f"{name} {number_text(value)}" for name, value in report.inputs.items() if value != AXES[name].neutral]
-    return Text(f"{', '.join(stated)}; everything else neutral. {report.mode.capitalize()} mode.")
+    devices = f"{report.devices} device{'s' if report.devices > 1 else ''}"
+    return Text(f"{', '.join(stated)}; everything else neutral. {devices}. {report.mode.capitalize()} mode.")
 
 
 def _table(report: DesignReport, console: Console) -> Table:

@@ -207,9 +207,12 @@ def layer_collectives(given: Given, on_rank: float, together: float) -> Sent:
     sent += dense.times(2 * reduces * (given.layers - expert_layers))
     if one:
         visited = 1 - (1 - min(hottest_rank(given) / given.expert_ranks, 1)) ** one.active
+        apart = min(given.expert_ranks, math.ceil(given.stage_devices / domain(given)))
+        crossed = 1 - (1 - 1 / apart) ** one.active if apart > 1 else 1.0
         each = to_experts(given, token * together)
-        each += exchange(given, given.stage_devices / given.expert_ranks, token * together)
-        sent += each.times(2 * reduces * one.layers * visited)
+        each = Sent(each.inside * visited, each.across * crossed)
+        each += exchange(given, given.stage_devices / given.expert_ranks, token * together).times(visited)
+        sent += each.times(2 * reduces * one.layers)
     if given.splits > 1:
         parts = sum(
             store.layers * store.readers * store.query_heads / given.tensor * (store.score_dim + store.mix_dim)
