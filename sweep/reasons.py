@@ -18,6 +18,7 @@ from kvwall.sweep.single import SingleDesign
 
 PEAKS: Final = ("bf16_flops", "fp8_flops", "fp4_flops")
 """The figure behind each slot of `Ledger.flop_by_format`."""
+_LIMITED: Final = frozenset({"max_batch", "max_concurrency", "kv_pool_blocks", "kv_pool_tokens"})
 _STEP: Final = "time_per_output_token"
 
 
@@ -28,6 +29,8 @@ def null_reason(single: SingleDesign, metric: str, value: float) -> str:
         return "; ".join(missing)
     if metric == "max_context" and value == math.inf:
         return f"no limit: {stops_growing(single.model) or 'no KV is kept where memory is limited'}"
+    if metric in _LIMITED and value == math.inf:
+        return "no limit: no KV is kept where memory is limited"
     if metric == "break_even_context" and value == math.inf:
         return "never: over this link reloading stays slower than computing again"
     if metric == "crossover_context_bytes" and value == math.inf:

@@ -79,3 +79,28 @@ def test_remedies_reach_engines_too() -> None:
     assert kv.evaluate(**design, retention=0.5).metrics["max_concurrency"] == pytest.approx(2 * plain, rel=0.01)
     shared = kv.evaluate(**design, prefix_share=0.5, prefix_group=1000).metrics["max_concurrency"]
     assert shared == pytest.approx(2 * plain, rel=0.02)
+
+
+@pytest.mark.parametrize("engine", ["ideal", "vllm", "sglang"])
+@pytest.mark.parametrize("model", ["google/gemma-3-27b-it", "Qwen/Qwen3-Next-80B-A3B-Instruct"])
+def test_the_longest_context_fits_and_one_block_more_does_not(model: str, engine: str) -> None:
+    """Whatever context was asked about: windows are charged by what a batch spans, so the answer is found by search."""
+    design = {"model": model, "hardware": "h200-sxm", "tensor_parallel": 2, "batch": 8, "engine": engine}
+    longest = kv.evaluate(**design, context=200_000).metrics["max_context"]
+    assert longest is not None
+    assert kv.evaluate(**design, context=int(longest)).metrics["max_context"] == longest
+    assert kv.evaluate(**design, context=int(longest)).metrics["memory_margin"] >= 0
+    assert kv.evaluate(**design, context=int(longest) + 16).metrics["memory_margin"] < 0
+
+
+def test_a_block_longer_than_the_context_leaves_room_for_more() -> None:
+    found = kv.evaluate(model=LLAMA, hardware="h200-sxm", engine="vllm", context=1, block_size=1000)
+    assert found.metrics["max_context"] >= 1000
+    assert found.metrics["memory_margin"] > 0
+
+
+def test_nothing_fits_where_weights_alone_do_not_however_large_the_group() -> None:
+    large = {"model": "meta-llama/Meta-Llama-3.1-405B", "hardware": "h200-sxm", "context": 5000, "batch": 7}
+    found = kv.evaluate(**large, engine="vllm", prefix_share=1, prefix_group=7)
+    assert found.status == "memory"
+    assert found.metrics["max_batch"] == 0
