@@ -7,7 +7,7 @@
 - `prefill`: prompts, the time to the first token, reloading against computing again
 - `memory`, `inverse`: what fits; `engine_memory`, `startup`, `pages`, `pool`: how an engine divides memory
 - `time`, `wall`, `energy`, `cost`, `quality`, `status`: what the ledger comes to
-- `known`: work that is left out where a neutral axis makes it superfluous
+- `whole`: whole parts of quotients; `known`: work that is left out where a neutral axis makes it superfluous
 - `step`: one decode step, put together
 - `metrics`, `register`: the metrics and labels by name, and `evaluate`
 """

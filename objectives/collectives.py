@@ -18,6 +18,7 @@ from kvwall.objectives.parallel import (
     replica_devices,
     stage_devices,
 )
+from kvwall.objectives.whole import parts_down, parts_up
 from kvwall.spaces.design import Design
 from kvwall.spaces.units import Bytes, Count, Ratio
 
@@ -47,7 +48,7 @@ def sent_by_collective(message: Bytes, devices: Count, rounds: Count, domain: Co
     (175.0, 12.5)
     """
     near = jnp.minimum(devices, domain)
-    domains = jnp.ceil(devices / domain)
+    domains = parts_up(devices, domain)
     crossing = devices > domain
     across = jnp.where(crossing, rounds * ring_share(domains) * message / near, 0.0)
     return Sent(rounds * ring_share(near) * message, across)
@@ -70,8 +71,8 @@ def sent_to_experts(message: Bytes, visits: tuple[Ratio, Ratio], ranks: Count, s
     (100.0, 9.375)
     """
     to_rank, to_domain = visits
-    near = jnp.minimum(ranks, jnp.maximum(jnp.floor(domain / split), 1.0))
-    domains = jnp.ceil(ranks * split / domain)
+    near = jnp.minimum(ranks, jnp.maximum(parts_down(domain, split), 1.0))
+    domains = parts_up(ranks * split, domain)
     crossing = jnp.logical_and(ranks > 1, domains > 1)
     across = jnp.where(crossing, 2 * ring_share(domains) * message * to_domain / domain, 0.0)
     return Sent(jnp.where(ranks > 1, 2 * ring_share(near), 0.0) * message * to_rank, across)
@@ -107,7 +108,7 @@ def sent_in_step(design: Design, rank_tokens: Count, tokens: Count, layer_share:
     ranks, split, stage = parallel.expert, expert_tensor(parallel), stage_devices(parallel)
     hot = hot_rank(model.experts, design.workload.expert_skew, ranks)
     to_rank = visiting_share(model.experts.active, ranks, hot)
-    to_domain = visiting_share(model.experts.active, jnp.minimum(ranks, jnp.ceil(stage / domain)), 1.0)
+    to_domain = visiting_share(model.experts.active, jnp.minimum(ranks, parts_up(stage, domain)), 1.0)
     expert_layers = model.experts.layers
     parts = (
         (model.layers * half, sent_by_collective(rank_tokens * size, attention_devices(parallel), 2.0, domain)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from kvwall.objectives.whole import parts_up
 from kvwall.spaces.units import Count, Flag, Ratio
 
 
@@ -16,4 +17,4 @@ def imbalance(sequences: Count, domains: Count, pinned: Flag) -> Ratio:
     (2.0, 1.3333333730697632, 1.0)
     """
     some = jnp.maximum(sequences, 1.0)
-    return jnp.where(pinned, jnp.ceil(some / domains) * domains / some, 1.0)
+    return jnp.where(pinned, parts_up(some, domains) * domains / some, 1.0)

@@ -14,6 +14,7 @@ from kvwall.objectives import kv, pages, paging, pool, startup
 from kvwall.objectives.known import surely
 from kvwall.objectives.kv import Cache
 from kvwall.objectives.pages import Layout
+from kvwall.objectives.whole import parts_up
 from kvwall.spaces.design import Design, Groups, Paging
 from kvwall.spaces.engine_columns import CacheBits, Startup
 from kvwall.spaces.units import Bytes, Flag, Ratio, Tokens
@@ -97,7 +98,7 @@ def layout_of(design: Design, length: Tokens) -> Layout:
 def stage_groups(design: Design) -> Groups:
     """The stores of the stage with most layers."""
     groups, stages = design.model.groups, design.parallel.pipeline
-    return replace(groups, layers=jnp.where(stages > 1, jnp.ceil(groups.layers / stages), groups.layers))
+    return replace(groups, layers=jnp.where(stages > 1, parts_up(groups.layers, stages), groups.layers))
 
 
 def overhead(design: Design, cache: Cache, length: Tokens) -> Ratio:

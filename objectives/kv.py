@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 
 from kvwall.objectives import prefix, sparse_read
+from kvwall.objectives.whole import parts_up
 from kvwall.spaces.design import Design, Groups, KVFormat
 from kvwall.spaces.units import Bits, Bytes, Count, Flag, Ratio, Tokens
 
@@ -67,7 +68,7 @@ def entries(tokens: Tokens, kept_fraction: Ratio, groups: Groups) -> Count:
 
 def device_heads(groups: Groups, devices: Count) -> Count:
     """KV heads on the fullest device under tensor parallelism; past one head a device, heads are replicated."""
-    return jnp.ceil(groups.kv_heads / devices)
+    return parts_up(groups.kv_heads, devices)
 
 
 def entry_bytes(groups: Groups, devices: Count, key_bits: Bits, value_bits: Bits) -> Bytes:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from kvwall.objectives import engine_memory, inverse, paging, parallel, prefix, tiers, weights
 from kvwall.objectives.known import surely
 from kvwall.objectives.kv import BITS_PER_BYTE, Cache
+from kvwall.objectives.whole import parts_down, parts_up
 from kvwall.spaces.design import NO_LIMIT, Design, ModelColumns
 from kvwall.spaces.units import Bits, Bytes, Count, Flag, Ratio, Tokens
 
@@ -159,7 +160,7 @@ def places(design: Design, beside: Bytes) -> tuple[tuple[Flag, Place], ...]:
     layers, end = stored_weights(design)
     stages, count = design.parallel.pipeline, design.model.layers
     several = stages > 1
-    most, fewest = jnp.ceil(count / stages) / count, jnp.floor(count / stages) / count
+    most, fewest = parts_up(count, stages) / count, parts_down(count, stages) / count
     in_hbm = jnp.maximum(1 - tiers.placed_fraction(design.placement), 0.0)
     fraction = jnp.where(several, fewest, 1.0)
     last = Place(engine_memory.pool_of(design, layers * fraction + end), in_hbm * fraction, beside)

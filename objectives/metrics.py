@@ -25,6 +25,7 @@ from kvwall.objectives import (
 from kvwall.objectives.compute import ffn_format_bits, uses_4_bit, uses_16_bit
 from kvwall.objectives.known import surely
 from kvwall.objectives.step import Step
+from kvwall.objectives.whole import parts_down
 from kvwall.spaces.design import NO_LIMIT, Design
 from kvwall.spaces.units import (
     Bytes,
@@ -110,10 +111,10 @@ def kv_pool_bytes(design: Design, step: Step) -> Bytes:
 def kv_pool_blocks(design: Design, step: Step) -> Count:
     """Blocks of the KV pool: the engine's own; with the ideal engine its tokens by the block."""
     if surely(design.engine.starts_up, 0.0):
-        return jnp.floor(_ideal_tokens(design, step) / engine_memory.paging_of(design).block_size)
+        return parts_down(_ideal_tokens(design, step), engine_memory.paging_of(design).block_size)
     of_engine = pool.pool_blocks(step.memory.pool, engine_memory.layout_of(design, engine_memory.longest_of(design)))
     block = engine_memory.paging_of(design).block_size
-    return jnp.where(engine_memory.starts_up(design), of_engine, jnp.floor(_ideal_tokens(design, step) / block))
+    return jnp.where(engine_memory.starts_up(design), of_engine, parts_down(_ideal_tokens(design, step), block))
 
 
 def kv_pool_tokens(design: Design, step: Step) -> Tokens:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from kvwall.objectives.kv import BITS_PER_BYTE, device_heads
+from kvwall.objectives.whole import parts_up
 from kvwall.spaces.design import NO_LIMIT, Groups
 from kvwall.spaces.engine_columns import CacheBits, EngineColumns, Startup, StateColumns
 from kvwall.spaces.units import Bytes, Count, Flag, Tokens
@@ -96,7 +97,7 @@ def raised_block(block: Tokens, page: Bytes, token: Bytes, alignment: Tokens) ->
     (1056.0, 16.0)
     """
     token = jnp.where(token > 0, token, 1.0)
-    return jnp.maximum(block, alignment * jnp.ceil(page / (alignment * token)))
+    return jnp.maximum(block, alignment * parts_up(page, alignment * token))
 
 
 def blocks_needed(groups: Groups, block: Tokens, start: Startup) -> Count:
@@ -105,10 +106,10 @@ def blocks_needed(groups: Groups, block: Tokens, start: Startup) -> Count:
     All of it; of a window, what it and the batch being written span, one more for the offset; of a chunk likewise.
     """
     length = start.max_model_length
-    everything = jnp.ceil(jnp.ceil(length / start.context_parallel) / block)
+    everything = parts_up(parts_up(length, start.context_parallel), block)
     seen = jnp.minimum(groups.window - 1 + start.batched_tokens, length)
     in_chunk = jnp.minimum(groups.window + start.batched_tokens, length)
-    ends = jnp.where(groups.chunked, jnp.ceil(in_chunk / block), jnp.ceil(seen / block) + 1)
+    ends = jnp.where(groups.chunked, parts_up(in_chunk, block), parts_up(seen, block) + 1)
     return jnp.where(windowed(groups), ends, everything)
 
 
@@ -145,7 +146,7 @@ def _layout_of_equals(
 ) -> Layout:
     some, fixed = layers > 0, recurrent(groups)
     size = group_size(engine, layers)
-    of_kind = jnp.ceil(layers / size)
+    of_kind = parts_up(layers, size)
     widest = jnp.max(jnp.where(some, token, 0.0), axis=0)
     page_of_state = jnp.max(jnp.where(some, state, 0.0), axis=0)
     block = raised_block(start.block_size, page_of_state, widest, engine.state_alignment)
@@ -172,9 +173,9 @@ def _layout_of_each(
     ends = jnp.logical_and(windowed(groups), engine.window_share <= 0)
     charged = jnp.where(windowed(groups), engine.window_share, 1.0)
     of_all = jnp.sum(jnp.where(ends, 0.0, layers * token * charged), axis=0)
-    held = jnp.ceil(jnp.minimum(jnp.where(ends, groups.window, 0.0), length) / block)
+    held = parts_up(jnp.minimum(jnp.where(ends, groups.window, 0.0), length), block)
     beside = jnp.sum(jnp.where(ends, layers * token * held * block, 0.0), axis=0)
-    whole = jnp.ceil(jnp.ceil(length / start.context_parallel) / block)
+    whole = parts_up(parts_up(length, start.context_parallel), block)
     only_windows = jnp.sum(layers * token, axis=0) * block
     shared = jnp.logical_or(engine.state_share <= 0, only_windows <= 0)  # else states have a pool of their own
     fixed = states_needed(start) * jnp.sum(layers * state, axis=0) * shared

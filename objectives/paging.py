@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from kvwall.objectives.known import surely
 from kvwall.objectives.kv import Cache
+from kvwall.objectives.whole import parts_down, parts_up
 from kvwall.spaces.design import Paging
 from kvwall.spaces.units import Bytes, Flag, Ratio, Tokens
 
@@ -18,7 +19,7 @@ def whole_blocks(tokens: Tokens, block_size: Tokens) -> Tokens:
     >>> float(whole_blocks(33.0, 16.0)), float(whole_blocks(32.0, 16.0))
     (48.0, 32.0)
     """
-    return jnp.where(block_size > 1, jnp.ceil(tokens / block_size) * block_size, tokens)
+    return jnp.where(block_size > 1, parts_up(tokens, block_size) * block_size, tokens)
 
 
 def waste(tokens: Tokens, reserved: Tokens) -> Ratio:
@@ -71,7 +72,7 @@ def longest_reserved_in(fitting: Tokens, whole: Bytes, size: Bytes, paging: Pagi
         paging: how memory is reserved.
     """
     in_blocks = jnp.logical_and(paging.block_size > 1, jnp.logical_not(paging.contiguous))
-    blocks = jnp.where(in_blocks, jnp.floor(fitting / paging.block_size) * paging.block_size, fitting)
+    blocks = jnp.where(in_blocks, parts_down(fitting, paging.block_size) * paging.block_size, fitting)
     stated = paging.max_model_length > 0
     most = jnp.where(stated, jnp.minimum(blocks, paging.max_model_length), blocks)
     at_once = jnp.where(whole <= size, paging.max_model_length, 0.0)

@@ -6,6 +6,7 @@ from functools import reduce
 
 import jax.numpy as jnp
 
+from kvwall.objectives.whole import parts_down, parts_up
 from kvwall.spaces.design import Experts, Groups, Parallel
 from kvwall.spaces.units import Count, Flag, Ratio, Real
 
@@ -32,7 +33,7 @@ def sequences_of_rank(sequences: Count, parallel: Parallel) -> Count:
     3.0
     """
     several = parallel.attention_data > 1
-    return jnp.where(several, jnp.ceil(sequences / parallel.attention_data), sequences)
+    return jnp.where(several, parts_up(sequences, parallel.attention_data), sequences)
 
 
 def micro_batches(sequences: Count, parallel: Parallel) -> Count:
@@ -67,7 +68,7 @@ def worst_stage(body: Real, end: Real, beside: Real, layers: Count, stages: Coun
     >>> float(worst_stage(61.0, 10.0, 20.0, 81.0, 4.0)), float(worst_stage(60.0, 10.0, 20.0, 80.0, 4.0))
     (30.0, 30.0)
     """
-    most, fewest = jnp.ceil(layers / stages) / layers, jnp.floor(layers / stages) / layers
+    most, fewest = parts_up(layers, stages) / layers, parts_down(layers, stages) / layers
     of_layers = body + beside
     several = jnp.maximum(most * of_layers, fewest * of_layers + end)
     return jnp.where(stages > 1, several, body + end + beside)
@@ -79,7 +80,7 @@ def layers_of_stage(layers: Count, stages: Count) -> Ratio:
     >>> round(float(layers_of_stage(10.0, 3.0)), 6), float(layers_of_stage(8.0, 4.0))
     (0.4, 0.25)
     """
-    return jnp.where(stages > 1, jnp.ceil(layers / stages) / layers, 1.0)
+    return jnp.where(stages > 1, parts_up(layers, stages) / layers, 1.0)
 
 
 def expert_tensor(parallel: Parallel) -> Count:

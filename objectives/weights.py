@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 from kvwall.objectives.kv import BITS_PER_BYTE, device_heads
 from kvwall.objectives.parallel import attention_devices, expert_tensor, stage_devices
+from kvwall.objectives.whole import parts_up
 from kvwall.spaces.design import Experts, Matrices, ModelColumns, Parallel
 from kvwall.spaces.units import Bits, Bytes, Count, Ratio
 
@@ -78,8 +79,8 @@ def experts_read(experts: Experts, tokens: Count, skew: Ratio, ranks: Count) -> 
     1.0
     """
     distinct = distinct_experts(experts, tokens, skew)
-    some = jnp.maximum(distinct / ranks, jnp.ceil(experts.active / ranks))
-    return jnp.where(ranks > 1, jnp.minimum(some, jnp.ceil(experts.routed / ranks)), distinct)
+    some = jnp.maximum(distinct / ranks, parts_up(experts.active, ranks))
+    return jnp.where(ranks > 1, jnp.minimum(some, parts_up(experts.routed, ranks)), distinct)
 
 
 def expert_bytes(experts: Experts, weight_bits: Bits, each_layer: Count, devices: Count) -> Bytes:
@@ -105,7 +106,7 @@ def experts_of_busiest(model: ModelColumns, weight_bits: Bits, tokens: Count, sk
 def layers_stored(model: ModelColumns, weight_bits: Bits, parallel: Parallel) -> Bytes:
     """Bytes of the decoder layers that one device holds, all its experts included."""
     several = parallel.expert > 1
-    each_layer = jnp.where(several, jnp.ceil(model.experts.routed / parallel.expert), model.experts.routed)
+    each_layer = jnp.where(several, parts_up(model.experts.routed, parallel.expert), model.experts.routed)
     experts = expert_bytes(model.experts, weight_bits, each_layer, expert_tensor(parallel))
     return layer_bytes(model, weight_bits, parallel) + experts
 
