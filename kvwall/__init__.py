@@ -6,6 +6,7 @@ The public API, each name imported when it is first used:
 
     kv.evaluate(model="meta-llama/Llama-3.3-70B-Instruct", hardware="h100-sxm", context=131072, tensor_parallel=8)
     kv.crossover(model="paper/llama-3-70b", hardware="paper/h100", batch=[1, 32])
+    kv.remedies(model="paper/llama-3-70b", hardware="paper/h100", context=131072, quality_budget=0.02)
     study = kv.Study.load("memory-wall")
     kv.sweep(study); kv.open("outputs/memory-wall"); kv.pareto("outputs/memory-wall"); kv.optimize(study)
 """
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kvwall.sweep.crossover import CrossoverRow, crossover
     from kvwall.sweep.evaluate import DesignReport, evaluate
     from kvwall.sweep.pareto import pareto
+    from kvwall.sweep.remedies import RemediesReport, remedies
     from kvwall.sweep.search import optimize
     from kvwall.sweep.study import Study
 
@@ -42,24 +44,28 @@ _WHERE = {
     "CrossoverRow": ("kvwall.sweep.crossover", "CrossoverRow"),
     "DesignReport": ("kvwall.sweep.evaluate", "DesignReport"),
     "InputError": ("kvwall.spaces.errors", "InputError"),
+    "RemediesReport": ("kvwall.sweep.remedies", "RemediesReport"),
     "Study": ("kvwall.sweep.study", "Study"),
     "crossover": ("kvwall.sweep.crossover", "crossover"),
     "evaluate": ("kvwall.sweep.evaluate", "evaluate"),
     "open": ("kvwall.sweep.store", "open_results"),
     "optimize": ("kvwall.sweep.search", "optimize"),
     "pareto": ("kvwall.sweep.pareto", "pareto"),
+    "remedies": ("kvwall.sweep.remedies", "remedies"),
 }
 
 __all__ = [
     "CrossoverRow",
     "DesignReport",
     "InputError",
+    "RemediesReport",
     "Study",
     "crossover",
     "evaluate",
     "open",
     "optimize",
     "pareto",
+    "remedies",
     "sweep",
 ]
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 
 from kvwall.objectives import kv, pages, paging, pool, startup
+from kvwall.objectives.known import surely
 from kvwall.objectives.kv import Cache
 from kvwall.objectives.pages import Layout
 from kvwall.spaces.design import Design, Groups, Paging
@@ -28,6 +29,8 @@ def starts_up(design: Design) -> Flag:
 def paging_of(design: Design) -> Paging:
     """How memory is reserved: blocks of the asked size, or of the engine's own where none is asked for."""
     asked = design.paging.block_size
+    if surely(design.engine.block_size, 1.0):
+        return design.paging
     return replace(design.paging, block_size=jnp.where(asked > 1, asked, jnp.maximum(design.engine.block_size, 1.0)))
 
 
@@ -62,6 +65,8 @@ def startup_of(design: Design) -> Startup:
 def pool_of(design: Design, weights: Bytes) -> Bytes:
     """Bytes that a device with so many bytes of weights has for KV; for the ideal engine activations come out of it."""
     engine, memory, start = design.engine, memory_seen(design), startup_of(design)
+    if surely(engine.starts_up, 0.0):
+        return pool.pool_bytes(engine, memory, utilisation_of(design), weights, 0.0, 0.0, 0.0)
     profiled = startup.activation_peak(engine, design.model, start, _MODEL_BITS)
     libraries = startup.non_torch(engine, design.parallel.tensor, memory)
     graphs = startup.graph_estimate(engine, start.sequences)
@@ -91,6 +96,8 @@ def overhead(design: Design, cache: Cache) -> Ratio:
 
     It has whole blocks, pad layers, replicated heads of unlike stores and states in pages of attention.
     """
+    if surely(design.engine.starts_up, 0.0):
+        return 1.0
     layout, start = layout_of(design), startup_of(design)
     plain = replace(
         cache.alone,
@@ -105,5 +112,7 @@ def overhead(design: Design, cache: Cache) -> Ratio:
 
 def reserved(design: Design, cache: Cache, context: Tokens, own: Tokens) -> Bytes:
     """KV bytes that a sequence reserves, all layers: by pages or at once, in the engine's blocks."""
+    if surely(design.engine.starts_up, 0.0):
+        return paging.reserved(cache, design.paging, context, own)
     once = replace(design.paging, block_size=jnp.where(starts_up(design), 1.0, design.paging.block_size))
     return paging.reserved(cache, once, context, own) * overhead(design, cache)  # which rounds to blocks by itself

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from kvwall.objectives.known import surely
 from kvwall.objectives.kv import Cache
 from kvwall.spaces.design import NO_LIMIT
 from kvwall.spaces.units import Bytes, Ratio, Tokens
@@ -16,8 +18,8 @@ _KINKS_PER_GROUP = 4
 _KINKS_OF_PREFIX = 5
 """And with a common prefix: its start, its sinks, where it leaves the residual window, the recent tokens, a window."""
 
-_JUST_PAST = 1e-6
-"""Relative distance that tells two sides of a bend apart in float32."""
+_ROUNDINGS = 64
+"""Units in the last place that tell two sides of a bend apart, where a token kept is a token of the context."""
 
 
 def context_of_bytes(
@@ -33,14 +35,22 @@ def context_of_bytes(
     >>> round(float(context_of_bytes(1000.0, lambda context: 2.0 * jnp.minimum(context, 100.0) + context, 5)))
     800
     """
-    context = jnp.ones_like(size)
+    context = jnp.ones(jnp.shape(size + of_context(jnp.ones_like(size))), jnp.result_type(size))
     for start in starts:
         context = jnp.where(of_context(start) <= size, jnp.maximum(context, start), context)
-    for _ in range(pieces):
+
+    def newton(context: jax.Array, _: None = None) -> tuple[jax.Array, None]:
         there, slope = jax.jvp(of_context, (context,), (jnp.ones_like(context),))
         grows = slope > 0
         step = jnp.maximum(size - there, 0.0) / jnp.where(grows, slope, 1.0)
-        context = jnp.where(grows, jnp.minimum(context + step, NO_LIMIT), jnp.where(there < size, NO_LIMIT, context))
+        stays = jnp.where(there < size, NO_LIMIT, context)
+        return jnp.where(grows, jnp.minimum(context + step, NO_LIMIT), stays), None
+
+    if isinstance(context, jax.core.Tracer):
+        context, _ = jax.lax.scan(newton, context, length=pieces)
+    else:  # a loop would be compiled for these very numbers
+        for _ in range(pieces):
+            context, _ = newton(context)
     reached = jnp.where(context >= NO_LIMIT, jnp.inf, context)
     nothing, one = of_context(jnp.zeros_like(context)), of_context(jnp.ones_like(context))
     within_first = jnp.clip((size - nothing) / jnp.where(one > nothing, one - nothing, 1.0), 0.0, 1.0)
@@ -59,6 +69,8 @@ def context_read_in(size: Bytes, cache: Cache, own: Tokens) -> Tokens:
     kinks = jnp.shape(cache.groups.layers)[0]
     bends = upward_bends(cache, cache.read_fraction, own)
     plain = context_of_bytes(size, read_without_prefix, 1 + _KINKS_PER_GROUP * kinks, bends)
+    if surely(cache.prefix_share, 0.0):
+        return plain
     sharing = context_of_bytes(size, read, 1 + (_KINKS_PER_GROUP + _KINKS_OF_PREFIX) * kinks, bends)
     shared = jnp.logical_and(cache.prefix_share > 0, cache.read_saving > 0)
     return jnp.where(shared, sharing, plain)
@@ -78,10 +90,13 @@ def context_stored_in(size: Bytes, cache: Cache, own: Tokens) -> Tokens:
 
     kinks = jnp.shape(cache.groups.layers)[0]
     bends = upward_bends(cache, 1.0, own)
-    plain = context_of_bytes(size, stored_without_prefix, 1 + _KINKS_PER_GROUP * kinks, bends)
-    if kinks == 1:
+    plain = _only_store_filled(size, cache)
+    if kinks > 1 or not surely(cache.groups.window, NO_LIMIT):
+        stepwise = context_of_bytes(size, stored_without_prefix, 1 + _KINKS_PER_GROUP * kinks, bends)
         endless = jnp.min(cache.groups.window, axis=0) >= NO_LIMIT
-        plain = jnp.where(endless, _only_store_filled(size, cache), plain)
+        plain = jnp.where(endless, plain, stepwise) if kinks == 1 else stepwise
+    if surely(cache.prefix_share, 0.0):
+        return plain
     sharing = context_of_bytes(size, stored, 1 + (_KINKS_PER_GROUP + _KINKS_OF_PREFIX) * kinks, bends)
     shared = jnp.logical_and(cache.prefix_share > 0, cache.stored_saving > 0)
     return jnp.where(shared, sharing, plain)
@@ -103,7 +118,9 @@ def upward_bends(cache: Cache, read_fraction: Ratio, own: Tokens) -> tuple[Token
     shared = jnp.where(cache.prefix_share > 0, cache.prefix_share, 1.0)
     past_sinks = jnp.where(cache.sinks > 0, own + cache.sinks / shared, 1.0)
     bends = (*(jnp.where(upward, start, 1.0) for start in starts), past_sinks)
-    return tuple(jnp.maximum(bend, 1.0) * (1 + _JUST_PAST) for bend in bends)
+    last_place = float(np.finfo(jnp.result_type(cache.entry)).eps)
+    past = 1 + _ROUNDINGS * last_place / (cache.retention * apart)
+    return tuple(jnp.where(bend > 1, bend * past, jnp.where(upward, past, 1.0)) for bend in bends)
 
 
 def _only_store_filled(size: Bytes, cache: Cache) -> Tokens:

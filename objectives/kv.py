@@ -180,7 +180,8 @@ class Cache:
         chosen, seen = self.read_entries(context)
         bytes_read = sequence_bytes(chosen, self.entry, self.full_entry, self.recent) + self.guide * seen
         shared = jnp.where(restarted(context, groups), 0.0, self.shared_entries(context, own))
-        of_chosen = shared * chosen / jnp.where(seen > 0, seen, 1.0)
+        read = sparse_read.fraction_read(self.read_fraction, groups)
+        of_chosen = jnp.minimum(shared * read, groups.top_k * self.prefix_share)  # top-k picks from all alike
         spared = self.spared(of_chosen, chosen) + self.guide * (shared - of_chosen)
         bytes_read = bytes_read - spared * self.read_saving
         each = jnp.sum(groups.layers * groups.readers * bytes_read, axis=0)

@@ -52,6 +52,8 @@ class Memory:
     """Device memory for KV and, with the ideal engine, activations."""
     pool: Bytes
     """Device memory for KV."""
+    pool_requests: Count
+    """Requests of the longest length that the pool holds by their KV."""
     max_concurrency: Count
     max_batch: Count
     max_context: Tokens
@@ -72,26 +74,36 @@ def memory_margin(place: Place, sequences: Count, reserved: Bytes) -> Bytes:
     return place.room - sequences * (place.share * reserved + place.beside)
 
 
-def most_sequences(place: Place, sequences: Sequences) -> Count:
-    """The most sequences that fit; 0 if none. Less than a group of them still store a whole common prefix.
+def sequences_held(place: Place, sequences: Sequences) -> Count:
+    """Sequences that fit, not rounded; 0 if none. Less than a group of them still store a whole common prefix.
 
     >>> alike = Sequences(alone=30.0, grouped=30.0, shared=0.0, group=1.0)
-    >>> float(most_sequences(Place(100.0, 1.0, 0.0), alike))
-    3.0
+    >>> float(sequences_held(Place(105.0, 1.0, 0.0), alike))
+    3.5
     """
-    grouped = jnp.floor(place.room / (place.share * sequences.grouped + place.beside))
+    grouped = place.room / (place.share * sequences.grouped + place.beside)
     own = place.share * (sequences.alone - sequences.shared) + place.beside
-    some = jnp.floor((place.room - place.share * sequences.shared) / jnp.where(own > 0, own, 1.0))
+    some = (place.room - place.share * sequences.shared) / jnp.where(own > 0, own, 1.0)
+    less_than_one = place.room / (place.share * sequences.alone + place.beside)
+    some = jnp.where(some < 1, less_than_one, some)
     fewer = jnp.minimum(jnp.where(own > 0, some, NO_LIMIT), sequences.group)
     shares = jnp.logical_and(sequences.group > 1, grouped < sequences.group)
     return jnp.maximum(jnp.where(shares, fewer, grouped), 0.0)
 
 
-def _most_sequences(real: Flag, holds: Flag, place: Place, sequences: Sequences) -> Count:
+def _limit_of(real: Flag, holds: Flag, place: Place, sequences: Sequences) -> Count:
     """Sequences that a place limits its device to, if it does: with a real engine activations are not theirs."""
     limits = jnp.logical_and(holds, jnp.logical_or(jnp.logical_not(real), place.share > 0))
     safe = replace(place, share=jnp.where(limits, place.share, 1.0))
-    return jnp.where(limits, most_sequences(safe, sequences), NO_LIMIT)
+    return jnp.where(limits, sequences_held(safe, sequences), NO_LIMIT)
+
+
+def pool_requests(holds: Flag, place: Place, resident: Count, longest: Sequences) -> Count:
+    """Requests of the longest length that a place's pool holds: its room once activations are in."""
+    pool = Place(jnp.maximum(place.room - resident * place.beside, 0.0), place.share, 0.0)
+    limits = jnp.logical_and(holds, place.share > 0)
+    safe = replace(pool, share=jnp.where(limits, place.share, 1.0))
+    return jnp.where(limits, sequences_held(safe, longest), NO_LIMIT)
 
 
 def unlimited_to_infinite(real: Flag, number: Count) -> Count:
@@ -108,18 +120,23 @@ def room_per_sequence(place: Place, sequences: Count) -> Bytes:
     return jnp.maximum(place.room / sequences - place.beside, 0.0) / place.share
 
 
-def sequences_of(cache: Cache, design: Design) -> Sequences:
-    """What the sequences of a device reserve at the end of their output."""
-    work, group = design.workload, design.prefix.group
-    end = work.context + work.output_tokens
+def sequences_of(cache: Cache, design: Design, length: Tokens, own: Tokens) -> Sequences:
+    """What sequences of so many tokens reserve on a device, the last `own` of them of no prompt."""
+    group = design.prefix.group
 
     def reserved(saving: Ratio) -> Bytes:
-        return engine_memory.reserved(design, replace(cache, stored_saving=saving), end, work.output_tokens)
+        return engine_memory.reserved(design, replace(cache, stored_saving=saving), length, own)
 
     full = prefix.saving(jnp.maximum(group, 1.0))
     alone, grouped = reserved(0.0), reserved(full)
     shared = (alone - grouped) / jnp.where(group > 1, full, 1.0)
     return Sequences(alone, grouped, shared, group)
+
+
+def longest_sequences(cache: Cache, design: Design) -> Sequences:
+    """What requests of the longest length reserve."""
+    whole = paging.longest(design.paging, design.workload.context + design.workload.output_tokens)
+    return sequences_of(cache, design, whole, jnp.maximum(whole - design.workload.context, 0.0))
 
 
 def stored_weights(design: Design) -> tuple[Bytes, Bytes]:
@@ -167,10 +184,12 @@ def memory_of(design: Design, cache: Cache, resident: Count) -> Memory:
     reserved = engine_memory.reserved(design, cache, work.context + work.output_tokens, work.output_tokens)
     beside = jnp.where(engine_memory.starts_up(design), 0.0, each * tiers.active_share(design.placement))
     there = places(design, beside)
-    sequences, ranks = sequences_of(cache, design), design.parallel.attention_data
+    sequences = sequences_of(cache, design, work.context + work.output_tokens, work.output_tokens)
+    longest, ranks = longest_sequences(cache, design), design.parallel.attention_data
     margins = [jnp.where(holds, memory_margin(place, resident, reserved), NO_LIMIT) for holds, place in there]
     real = engine_memory.starts_up(design)
-    batches = [_most_sequences(real, holds, place, sequences) for holds, place in there]
+    batches = [jnp.floor(_limit_of(real, holds, place, sequences)) for holds, place in there]
+    requests = [_limit_of(real, holds, place, longest) for holds, place in there]
     layers, ends = stored_weights(design)
     held = parallel.worst_stage(layers, ends, 0.0, model.layers, design.parallel.pipeline)
     return Memory(
@@ -180,22 +199,11 @@ def memory_of(design: Design, cache: Cache, resident: Count) -> Memory:
         margin=_least(margins),
         room=engine_memory.pool_of(design, held),
         pool=_least([jnp.where(holds, place.room - resident * place.beside, NO_LIMIT) for holds, place in there[:2]]),
-        max_concurrency=unlimited_to_infinite(real, ranks * concurrency(design, cache, there)),
+        pool_requests=_least([pool_requests(holds, place, resident, longest) for holds, place in there[:2]]),
+        max_concurrency=unlimited_to_infinite(real, ranks * _least(requests)),
         max_batch=unlimited_to_infinite(real, ranks * _least(batches)),
         max_context=max_context(design, cache, there, resident),
     )
-
-
-def concurrency(design: Design, cache: Cache, there: tuple[tuple[Flag, Place], ...]) -> Count:
-    """Requests of the longest length that an attention rank holds, not rounded."""
-    whole = paging.longest(design.paging, design.workload.context + design.workload.output_tokens)
-    each = engine_memory.reserved(design, cache, whole, whole - design.workload.context)
-    rooms = []
-    for holds, place in there:
-        needed = place.share * each + place.beside
-        some = jnp.logical_and(holds, needed > 0)
-        rooms.append(jnp.where(some, jnp.maximum(place.room, 0.0) / jnp.where(some, needed, 1.0), NO_LIMIT))
-    return _least(rooms)
 
 
 def max_context(design: Design, cache: Cache, there: tuple[tuple[Flag, Place], ...], resident: Count) -> Tokens:

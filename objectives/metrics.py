@@ -23,8 +23,9 @@ from kvwall.objectives import (
     wall,
 )
 from kvwall.objectives.compute import ffn_format_bits, uses_4_bit, uses_16_bit
+from kvwall.objectives.known import surely
 from kvwall.objectives.step import Step
-from kvwall.spaces.design import Design
+from kvwall.spaces.design import NO_LIMIT, Design
 from kvwall.spaces.units import (
     Bytes,
     BytesPerSecond,
@@ -107,15 +108,28 @@ def kv_pool_bytes(design: Design, step: Step) -> Bytes:
 
 
 def kv_pool_blocks(design: Design, step: Step) -> Count:
-    """Blocks of the KV pool."""
-    return pool.pool_blocks(step.memory.pool, engine_memory.layout_of(design))
+    """Blocks of the KV pool: the engine's own; with the ideal engine its tokens by the block."""
+    if surely(design.engine.starts_up, 0.0):
+        return jnp.floor(_ideal_tokens(design, step) / engine_memory.paging_of(design).block_size)
+    of_engine = pool.pool_blocks(step.memory.pool, engine_memory.layout_of(design))
+    block = engine_memory.paging_of(design).block_size
+    return jnp.where(engine_memory.starts_up(design), of_engine, jnp.floor(_ideal_tokens(design, step) / block))
 
 
 def kv_pool_tokens(design: Design, step: Step) -> Tokens:
-    """Tokens of the KV pool, as the engine counts them."""
-    longest = engine_memory.startup_of(design).max_model_length
-    blocks = kv_pool_blocks(design, step)
-    return pool.pool_tokens(design.engine, blocks, engine_memory.layout_of(design), longest)
+    """Tokens of the KV pool as the engine counts them; with the ideal engine those of its longest requests."""
+    if surely(design.engine.starts_up, 0.0):
+        return _ideal_tokens(design, step)
+    layout, longest = engine_memory.layout_of(design), engine_memory.startup_of(design).max_model_length
+    of_engine = pool.pool_tokens(design.engine, kv_pool_blocks(design, step), layout, longest)
+    return jnp.where(engine_memory.starts_up(design), of_engine, _ideal_tokens(design, step))
+
+
+def _ideal_tokens(design: Design, step: Step) -> Tokens:
+    requests = step.memory.pool_requests
+    tokens = jnp.floor(requests * engine_memory.startup_of(design).max_model_length)
+    unlimited = jnp.where(step.memory.pool >= 0, jnp.inf, 0.0)
+    return jnp.where(requests >= NO_LIMIT, unlimited, tokens)
 
 
 def max_concurrency(design: Design, step: Step) -> Count:

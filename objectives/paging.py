@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import jax.numpy as jnp
 
+from kvwall.objectives.known import surely
 from kvwall.objectives.kv import Cache
 from kvwall.spaces.design import Paging
 from kvwall.spaces.units import Bytes, Flag, Ratio, Tokens
@@ -41,6 +42,8 @@ def long_enough(paging: Paging, needed: Tokens) -> Flag:
 
 def paged(cache: Cache, paging: Paging) -> Cache:
     """The cache as pages hold it: windows take whole blocks as well, unless memory is reserved at once."""
+    if surely(paging.block_size, 1.0):
+        return cache
     block_size = jnp.where(paging.contiguous, 1.0, paging.block_size)
     window = whole_blocks(cache.groups.window, block_size)
     return replace(cache, groups=replace(cache.groups, window=window))

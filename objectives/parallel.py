@@ -76,8 +76,8 @@ def worst_stage(body: Real, end: Real, beside: Real, layers: Count, stages: Coun
 def layers_of_stage(layers: Count, stages: Count) -> Ratio:
     """Largest share of the layers that one stage has.
 
-    >>> float(layers_of_stage(10.0, 4.0))
-    0.3
+    >>> round(float(layers_of_stage(10.0, 3.0)), 6), float(layers_of_stage(8.0, 4.0))
+    (0.4, 0.25)
     """
     return jnp.where(stages > 1, jnp.ceil(layers / stages) / layers, 1.0)
 

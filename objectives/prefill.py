@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from kvwall.objectives import collectives, compute, parallel, tiers, time, weights
 from kvwall.objectives.compute import ByFormat
+from kvwall.objectives.known import surely
 from kvwall.objectives.kv import Cache
 from kvwall.spaces.design import Design, Groups
 from kvwall.spaces.units import Bytes, BytesPerSecond, Count, Ratio, Seconds, Tokens
@@ -82,8 +83,9 @@ def prompt_of(design: Design, cache: Cache, hit_rate: Ratio) -> Prompt:
     cached = hit_rate * context
     tokens = context - cached
     of_rank, of_stage = tokens / parallel.attention_devices(layout), tokens / parallel.stage_devices(layout)
-    (chosen, seen), (chosen_before, seen_before) = (pairs(cache.groups, end) for end in (context, cached))
-    attention = compute.prefill_attention_flop(cache.groups, chosen - chosen_before, seen - seen_before)
+    attended = [pairs(cache.groups, end) for end in ((context,) if surely(hit_rate, 0.0) else (context, cached))]
+    chosen, seen = (found[0] - sum(found[1:]) for found in zip(*attended, strict=True))
+    attention = compute.prefill_attention_flop(cache.groups, chosen, seen)
     operand = compute.attention_operand_bits(design.kv_format.key_bits, design.kv_format.value_bits)
 
     def matrices(attending: Count, dense: Count, routed: Count) -> ByFormat:
@@ -131,6 +133,8 @@ def time_to_first_token(design: Design, cache: Cache) -> Seconds:
     """
     hit_rate, placement = design.prefix.hit_rate, design.placement
     found = prefill_time(design, cache, hit_rate)
+    if surely(hit_rate, 0.0):
+        return found
     cached = cache.alone.stored(hit_rate * design.workload.context, 0.0)
     load = tiers.slowest_transfer(cached, placement, design.hardware)
     loaded = tiers.exposed(found, load, placement.link_overlap)

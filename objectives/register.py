@@ -9,7 +9,7 @@ from functools import cache, partial
 
 import jax
 
-from kvwall.objectives import metrics, status, time, wall
+from kvwall.objectives import metrics, status, time, transfer, wall
 from kvwall.objectives.step import Step, evaluate_step
 from kvwall.spaces.design import Design
 from kvwall.spaces.errors import InputError, nearest
@@ -111,6 +111,7 @@ _STEP_METRICS = (
     _detail(metrics.reload_time, status.reload_sourced),
     _detail(metrics.break_even_bandwidth, status.step_sourced),
     _detail(metrics.break_even_context, status.reload_sourced),
+    replace(_detail(transfer.tier_bandwidth, transfer.link_sourced), evidence="calibrated"),
 )
 
 _LABELS = (
@@ -152,7 +153,11 @@ def metric_named(name: str, task: str) -> Metric:
 
 def evaluate(design: Design, task: str) -> Evaluation:
     """Every metric and label of a design, or of a grid of designs; pure and differentiable."""
-    step = evaluate_step(design)
+    return evaluation_of(design, evaluate_step(design), task)
+
+
+def evaluation_of(design: Design, step: Step, task: str) -> Evaluation:
+    """Every metric and label of a design whose step is known."""
     register = metric_register(task)
     sourced = {needs: needs(design) for needs in {metric.sourced for metric in register.values()}}
     return Evaluation(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from kvwall.objectives.known import surely
 from kvwall.spaces.design import Groups
 from kvwall.spaces.units import Bytes, Count, Ratio, Tokens
 
@@ -18,7 +19,9 @@ _BYTES = 2.0
 
 def fraction_read(fraction: Ratio, groups: Groups) -> Ratio:
     """Per group, share of the entries read: full attention only; windows and sparse methods choose by themselves."""
-    return 1 - (1 - fraction) * groups.evictable
+    if surely(fraction, 1.0):
+        return 1.0
+    return jnp.where(groups.evictable, fraction, 1.0)
 
 
 def metadata_bytes(groups: Groups, heads: Count, fraction: Ratio, block_size: Tokens) -> Bytes:

@@ -69,8 +69,10 @@ def _peak_known(design: Design, operand_bits: Bits) -> Flag:
 def energy_sourced(design: Design) -> Flag:
     """Whether energy per token can be stated: energies of memory, arithmetic and used links; no time is needed."""
     chip = design.hardware
+    loads = jnp.logical_and(design.workload.continuous, design.prefix.hit_rate > 0)
+    still = jnp.logical_and(design.placement.parked, jnp.logical_not(loads))
     links = [
-        jnp.logical_or(tier.energy.known, jnp.logical_or(placed <= 0, design.placement.parked))
+        jnp.logical_or(tier.energy.known, jnp.logical_or(placed <= 0, still))
         for placed, tier in tiers.placed_tiers(design.placement, chip)
     ]
     return _all(chip.memory_energy.known, chip.flop_energy.known, *links)

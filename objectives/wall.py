@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+
 import jax.numpy as jnp
 
 from kvwall.objectives import inverse
 from kvwall.objectives.kv import Cache
-from kvwall.spaces.units import Bytes, Code, Count, Flag, Tokens
+from kvwall.spaces.units import Bytes, Code, Count, Flag, Ratio, Real, Seconds, Tokens
 
 PHASES = ("weight", "kv", "capacity")
 REGIMES = ("weight", "kv", "compute", "scale_up", "tier_link", "overhead")
@@ -34,6 +37,35 @@ def crossover_context(weights: Bytes, sequences: Count, cache: Cache, own: Token
         own: tokens at the end of the context that are of no prompt.
     """
     return inverse.context_read_in(weights / sequences, cache, own)
+
+
+def distance(amount: Real, other: Real) -> Ratio:
+    """ln(amount / other): how far on its side of the boundary where both are equal an amount is.
+
+    >>> round(float(distance(2.0, 1.0)), 4), round(float(distance(1.0, 2.0)), 4)
+    (0.6931, -0.6931)
+    """
+    return jnp.log(amount / other)
+
+
+def resource_distances(times: Sequence[Seconds]) -> tuple[Ratio, ...]:
+    """Per resource ln(its time / the longest of the others'): above 0 for the one that binds; -inf where unused.
+
+    >>> [round(float(each), 4) for each in resource_distances((4.0, 2.0, 1.0))]
+    [0.6931, -0.6931, -1.3863]
+    """
+    return tuple(
+        distance(own, reduce(jnp.maximum, [*times[:place], *times[place + 1 :]])) for place, own in enumerate(times)
+    )
+
+
+def capacity_distance(margin: Bytes, usable: Bytes) -> Ratio:
+    """ln(bytes needed / bytes usable): above 0 where they do not fit.
+
+    >>> round(float(capacity_distance(-100.0, 100.0)), 4), float(capacity_distance(0.0, 100.0))
+    (0.6931, 0.0)
+    """
+    return distance(usable - margin, usable)
 
 
 def fits(margin: Bytes) -> Flag:

@@ -22,6 +22,8 @@ _SYMBOLS: Final[Mapping[str, tuple[str, float, bool]]] = {
     "W": ("W", 1.0, True),
     "J/byte": ("pJ/bit", 1e12 / 8, False),
     "J/FLOP": ("pJ/FLOP", 1e12, False),
+    "s": ("us", 1e6, False),
+    "USD/byte": ("USD/GB", 1e9, False),
     "USD": ("USD", 1.0, False),
     "USD/hour": ("USD/hour", 1.0, False),
     "1": ("", 1.0, False),
@@ -95,63 +97,71 @@ FIGURES: Final[Mapping[str, Measure]] = {
 
 
 def display(field: str, value: float) -> str:
-    """A figure's value as people write it.
+    """A device figure's value as people write it.
 
     >>> display("memory_bandwidth", 3.35e12)
     '3.35 TB/s'
     >>> display("memory_energy", 3.12e-11)
     '3.9 pJ/bit'
     """
-    symbol, factor, prefixed = _SYMBOLS[FIGURES[field].unit]
-    shown = value * factor
-    power = min(max(math.floor(math.log10(shown) / 3), 0), len(_PREFIXES) - 1) if prefixed and shown > 0 else 0
-    return f"{shown / 1000**power:.6g} {_PREFIXES[power]}{symbol}".rstrip()
+    return shown(FIGURES[field], value)
+
+
+def shown(measure: Measure, value: float) -> str:
+    """A value of this measure as people write it."""
+    symbol, factor, prefixed = _SYMBOLS[measure.unit]
+    number = value * factor
+    power = min(max(math.floor(math.log10(number) / 3), 0), len(_PREFIXES) - 1) if prefixed and number > 0 else 0
+    return f"{number / 1000**power:.6g} {_PREFIXES[power]}{symbol}".rstrip()
 
 
 def checked_value(field: str, written: Any, on_chip: bool) -> float:
     """The value, in the field's unit, of what a file or a user wrote. Raises InputError for what it cannot be."""
-    measure = FIGURES[field]
-    value = _count(field, written) if measure.unit == "1" else _quantity(field, written)
+    return checked(FIGURES[field], field, written, on_chip)
+
+
+def checked(measure: Measure, field: str, written: Any, on_chip: bool = False) -> float:
+    """The value, in the measure's unit, of what was written for `field`. Raises InputError for what it cannot be."""
+    value = _count(measure, field, written) if measure.unit == "1" else _quantity(measure, field, written)
     if not math.isfinite(value) or value <= 0:
         raise InputError(f"{str(written)[:40]} for {field}: write a finite number above zero, e.g. {measure.example}")
     low, high = measure.on_chip if on_chip and measure.on_chip else (measure.low, measure.high)
     if not low <= value <= high:
         raise InputError(
-            f"{display(field, value)} for {field}: {_slip(field, value, low, high)} "
-            f"Plausible values run from {display(field, low)} to {display(field, high)}; written: {str(written)[:40]}"
+            f"{shown(measure, value)} for {field}: {_slip(measure, value, low, high)} "
+            f"Plausible values run from {shown(measure, low)} to {shown(measure, high)}; written: {str(written)[:40]}"
         )
     return value
 
 
-def _count(field: str, written: Any) -> float:
+def _count(measure: Measure, field: str, written: Any) -> float:
     try:
         value = math.nan if isinstance(written, bool) else float(written)
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     if math.isnan(value) or (math.isfinite(value) and value % 1):
         raise InputError(
-            f"{str(written)[:40]!r} for {field} is not a count: write a whole number, e.g. {FIGURES[field].example}"
+            f"{str(written)[:40]!r} for {field} is not a count: write a whole number, e.g. {measure.example}"
         )
     return value
 
 
-def _quantity(field: str, written: Any) -> float:
-    unit = FIGURES[field].unit
+def _quantity(measure: Measure, field: str, written: Any) -> float:
     try:
-        return parse_quantity(written if isinstance(written, str) else "", unit)
+        return parse_quantity(written if isinstance(written, str) else "", measure.unit)
     except InputError:
         raise InputError(
-            f"{str(written)[:40]!r} for {field} is not a quantity in {_SYMBOLS[unit][0]}: "
-            f'write one number and one unit, e.g. "{FIGURES[field].example}"'
+            f"{str(written)[:40]!r} for {field} is not a quantity in {_SYMBOLS[measure.unit][0]}: "
+            f'write one number and one unit, e.g. "{measure.example}"'
         ) from None
 
 
-def _slip(field: str, value: float, low: float, high: float) -> str:
+def _slip(measure: Measure, value: float, low: float, high: float) -> str:
     """The question that names the likely slip: a wrong SI prefix, or a price per second."""
-    unit = FIGURES[field].unit
+    unit = measure.unit
     powers = (1e3, 1e-3, 1e6, 1e-6, 1e9, 1e-9)
     for factor in (1 / 3600, *powers) if unit == "USD/hour" else powers:
         if unit != "1" and low <= value * factor <= high:
-            meant = display(field, value * factor)
+            meant = shown(measure, value * factor)
             return f"did you mean {meant.split()[-1] if _SYMBOLS[unit][2] else meant}?"
     return "check the number and its unit."

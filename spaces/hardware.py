@@ -6,18 +6,18 @@ peaks are dense, links count one direction. Energy figures come from `energy.tom
 
 from __future__ import annotations
 
-import math
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
+from kvwall.spaces.assumptions import assumed_figures
+from kvwall.spaces.energy import flop_energy, link_energy, memory_energy
 from kvwall.spaces.errors import Faults, InputError, nearest
-from kvwall.spaces.figures import FIGURES, Figure, checked_value
+from kvwall.spaces.figures import FIGURES, Figure
+from kvwall.spaces.sourced_file import read_figures, read_table, read_texts
 
 _CATALOGUE: Final = Path(__file__).parent / "catalog"
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -27,7 +27,7 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 class Hardware:
     """One device. Figures are in the units of `FIGURES`; `None` means that no source states the figure.
 
-    `assumed` names the figures that the user supplied in place of the catalogue.
+    `assumed` names the figures that are not this file's: those of the user, and those of a tier the user named.
     """
 
     name: str
@@ -89,7 +89,6 @@ class Hardware:
 
 _STRINGS: Final = tuple(field.name for field in fields(Hardware) if field.type == "str")
 _REQUIRED: Final = ("memory_capacity", "memory_bandwidth")
-_STATUS: Final = ("shipping", "announced")
 
 
 def hardware_names() -> tuple[str, ...]:
@@ -103,7 +102,8 @@ def load_hardware(name_or_path: str, assume: Mapping[str, str] = _NOTHING) -> Ha
 
     Args:
         name_or_path: "h100-sxm", "paper/h100", "my/chip.toml".
-        assume: field -> quantity ("host_link_bandwidth": "64 GB/s") used in place of the file's figure.
+        assume: field -> quantity ("host_link_bandwidth": "64 GB/s") used in place of the file's figure, or
+            tier -> name of the catalogue of tiers ("nvme": "nvme-gen4"), as in `assumptions`.
 
     Raises:
         InputError: with every fault of the file and of `assume`.
@@ -112,11 +112,12 @@ def load_hardware(name_or_path: str, assume: Mapping[str, str] = _NOTHING) -> Ha
     3350000000000.0
     """
     path = _locate(name_or_path)
-    table = _read(path, name_or_path)
+    table = read_table(path, name_or_path, "hardware")
     faults = Faults()
-    strings = {"name": path.stem} | _strings(table, faults)
+    strings = {"name": path.stem} | read_texts(table, _STRINGS, FIGURES, "hardware", faults)
     on_chip = "SRAM" in strings.get("memory_type", "").upper()
-    figures = _figures(table, on_chip, faults) | _assumed(assume, table, on_chip, faults)
+    figures = _energy(strings) | read_figures(table, FIGURES, faults, on_chip)
+    assumed = assumed_figures(assume, figures, on_chip, faults)
     for field in _REQUIRED:
         if field not in figures and field not in table and field not in assume:
             faults.add(f'{field} is missing: add [{field}] with value = "{FIGURES[field].example}" and a source')
@@ -124,8 +125,7 @@ def load_hardware(name_or_path: str, assume: Mapping[str, str] = _NOTHING) -> Ha
         faults.raise_if_any()
     except InputError as error:
         raise InputError(f"{name_or_path}: {fault}" for fault in error.faults) from None
-    figures = _energy(strings) | figures
-    return Hardware(**strings, **figures, assumed=tuple(assume))  # type: ignore[arg-type]
+    return Hardware(**strings, **(figures | assumed), assumed=tuple(assumed))  # type: ignore[arg-type]
 
 
 def _locate(name_or_path: str) -> Path:
@@ -140,107 +140,11 @@ def _locate(name_or_path: str) -> Path:
     return _CATALOGUE / "hardware" / f"{name_or_path.replace('paper/', 'paper-')}.toml"
 
 
-def _read(path: Path, label: str) -> dict[str, Any]:
-    try:
-        raw = path.read_bytes()
-    except (OSError, ValueError) as error:
-        raise InputError(f"{label}: cannot be read ({error}): give the path of a hardware file") from error
-    try:
-        return tomllib.loads(raw.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise InputError(f"{label}: line {line} is not UTF-8 text: save the file as UTF-8") from error
-    except (ValueError, RecursionError) as error:
-        last = raw.count(b"\n") + 1
-        reason = str(error).replace("at end of document", f"at line {last}, the end of the file")
-        raise InputError(f"{label}: not valid TOML: {reason}") from error
-
-
-def _strings(table: Mapping[str, Any], faults: Faults) -> dict[str, str]:
-    allowed = (*_STRINGS, *FIGURES)
-    for key in sorted(table.keys() - set(allowed)):
-        faults.add(f'"{key}" is no key of a hardware file{nearest(key, allowed)}; allowed: {", ".join(allowed)}')
-    found = {key: table[key] for key in _STRINGS if key in table}
-    for key, text in found.items():
-        if not isinstance(text, str):
-            faults.add(f"{key} = {text!r} is not text: write it in quotes")
-    status = found.get("status", "shipping")
-    if isinstance(status, str) and status not in _STATUS:
-        faults.add(f'status = "{status}": write "shipping" or "announced"{nearest(status, _STATUS)}')
-    return {key: str(text) for key, text in found.items()}
-
-
-def _figures(table: Mapping[str, Any], on_chip: bool, faults: Faults) -> dict[str, Figure]:
-    found = {}
-    for field in (name for name in FIGURES if name in table):
-        try:
-            found[field] = _figure(field, table[field], on_chip)
-        except InputError as error:
-            faults.absorb(error)
-    return found
-
-
-def _figure(field: str, entry: Any, on_chip: bool) -> Figure:
-    example = f'[{field}] with value = "{FIGURES[field].example}", source and note'
-    if not isinstance(entry, dict):
-        raise InputError(f"{field} = {entry!r} is not a table: write {example}")
-    faults = Faults()
-    for key in sorted(entry.keys() - {"value", "source", "note"}):
-        faults.add(f'"{key}" is no key of [{field}]{nearest(key, ("value", "source", "note"))}: write {example}')
-    for key in ("source", "note"):
-        if not isinstance(entry.get(key, ""), str):
-            faults.add(f"{key} = {entry[key]!r} of [{field}] is not text: write it in quotes")
-    value = math.nan
-    if "value" not in entry:
-        faults.add(f"[{field}] has no value: write {example}")
-    else:
-        try:
-            value = checked_value(field, entry["value"], on_chip)
-        except InputError as error:
-            faults.absorb(error)
-    faults.raise_if_any()
-    return Figure(value, entry.get("source", "not stated"), entry.get("note", ""))
-
-
-def _assumed(assume: Mapping[str, str], table: Mapping[str, Any], on_chip: bool, faults: Faults) -> dict[str, Figure]:
-    found = {}
-    for field, text in assume.items():
-        if field not in FIGURES:
-            faults.add(f'assume: "{field}" is no figure{nearest(field, FIGURES)}; allowed: {", ".join(FIGURES)}')
-            continue
-        try:
-            note = "in place of the sourced figure" if field in table else "no sourced figure"
-            found[field] = Figure(checked_value(field, text, on_chip), "assumed", note)
-        except InputError as error:
-            faults.absorb(InputError(f"assume: {fault}" for fault in error.faults))
-    return found
-
-
-@cache
-def _energy_table() -> dict[str, Any]:
-    return _read(_CATALOGUE / "energy.toml", "energy.toml")
-
-
 def _energy(strings: Mapping[str, str]) -> dict[str, Figure]:
     """Energy figures of the technologies that the device names; none for a technology without a figure."""
-    table = _energy_table()
-    entries = {
-        "memory_energy": _technology(strings.get("memory_type", ""), table["memory"]),
-        "link_energy": _technology(strings.get("host_link", ""), table["host_link"]),
-        "flop_energy": table["flop"],
+    found = {
+        "memory_energy": memory_energy(strings.get("memory_type", "")),
+        "link_energy": link_energy(strings.get("host_link", "")),
+        "flop_energy": flop_energy(),
     }
-    return {field: _energy_figure(field, entry) for field, entry in entries.items() if "value" in entry}
-
-
-def _technology(text: str, known: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The entry whose name the text starts with, as whole words: "HBM3e + LPDDR5X" is HBM3E, "LPDDR5X" not LPDDR5."""
-    for name, entry in known.items():
-        if text.upper().startswith(name.upper()) and not text[len(name) : len(name) + 1].isalnum():
-            return entry  # type: ignore[no-any-return]
-    return _NOTHING
-
-
-def _energy_figure(field: str, entry: Mapping[str, str]) -> Figure:
-    span = f"{entry['low']} to {entry['high']}"
-    note = f"grade {entry['grade']}; {entry['boundary']}; {span}; {entry['note']}"
-    return Figure(checked_value(field, entry["value"], on_chip=False), entry["source"], note)
+    return {field: figure for field, figure in found.items() if figure is not None}

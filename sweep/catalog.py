@@ -1,4 +1,4 @@
-"""What the catalogue holds, as plain records: hardware, models, engines, studies, axes, metrics."""
+"""What the catalogue holds, as plain records: hardware, models, tiers, engines, studies, axes, metrics."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from kvwall.objectives.register import LABELS, NOT_BUILT, metric_register
 from kvwall.spaces.axes import AXES, Axis, axis_named
 from kvwall.spaces.engines import Engine, engine_figure, engine_names, load_engine
 from kvwall.spaces.errors import InputError, nearest
-from kvwall.spaces.figures import FIGURES, Figure, display
+from kvwall.spaces.figures import FIGURES, Figure, Measure, shown
 from kvwall.spaces.hardware import Hardware, hardware_names, load_hardware
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.load import load_model, model_names
+from kvwall.spaces.tiers import KINDS, TIER_FIGURES, TierTechnology, load_tier, tier_names
 from kvwall.sweep.study import Study, study_names
 
 Entry = dict[str, Any]
@@ -24,8 +25,6 @@ _CLASSES: Final = ("query_output", "key_value", "ffn", "router", "head", "embedd
 
 def section_named(name: str) -> Section:
     """The section of this name. Raises InputError with the nearest names."""
-    if name == "tiers":
-        raise InputError("catalog tiers is not built yet: only host memory exists as a tier (axis placement_host)")
     if name not in SECTIONS:
         raise InputError(f'catalog has no section "{name}"{nearest(name, SECTIONS)}: use one of {", ".join(SECTIONS)}')
     return SECTIONS[name]
@@ -47,15 +46,36 @@ def hardware_entry(name: str) -> Entry:
     """One device: every figure with value, unit, source and note; null where no source states it."""
     chip = load_hardware(name)
     described = {key: value for key, value in vars(chip).items() if isinstance(value, str)}
-    figures = {field: _figure(field, getattr(chip, field)) for field in FIGURES}
+    figures = {field: _figure(measure, getattr(chip, field)) for field, measure in FIGURES.items()}
     return described | {"figures": figures, "flags": list(chip.flags)}
 
 
-def _figure(field: str, figure: Figure | None) -> Entry | None:
+def _figure(measure: Measure, figure: Figure | None) -> Entry | None:
     if figure is None:
         return None
-    shown = {"unit": FIGURES[field].unit, "shown": display(field, figure.value)}
-    return {"value": figure.value} | shown | {"source": figure.source, "note": figure.note}
+    written = {"unit": measure.unit, "shown": shown(measure, figure.value)}
+    return {"value": figure.value} | written | {"source": figure.source, "note": figure.note}
+
+
+def tier_list() -> list[Entry]:
+    """Every technology of a tier or link with its figures; null where no source states one."""
+    kinds = list(KINDS)
+    tiers = [load_tier(name) for name in tier_names()]
+    return [_tier_line(tier) for tier in sorted(tiers, key=lambda tier: kinds.index(tier.kind))]
+
+
+def _tier_line(tier: TierTechnology) -> Entry:
+    figures: dict[str, Figure | None] = {field: getattr(tier, field) for field in TIER_FIGURES}
+    values = {field: figure.value if figure else None for field, figure in figures.items()}
+    return {"name": tier.name, "kind": tier.kind, "unit": tier.unit, "status": tier.status} | values
+
+
+def tier_entry(name: str) -> Entry:
+    """One technology: every figure with value, unit, source and note; null where no source states it."""
+    tier = load_tier(name)
+    described = {key: value for key, value in vars(tier).items() if isinstance(value, str)}
+    figures = {field: _figure(measure, getattr(tier, field)) for field, measure in TIER_FIGURES.items()}
+    return described | {"meaning": KINDS[tier.kind], "figures": figures}
 
 
 def model_list() -> list[Entry]:
@@ -209,6 +229,7 @@ Section = tuple[Callable[[], list[Entry]], Callable[[str], Entry]]
 SECTIONS: Final[Mapping[str, Section]] = {
     "hardware": (hardware_list, hardware_entry),
     "models": (model_list, model_entry),
+    "tiers": (tier_list, tier_entry),
     "engines": (engine_list, engine_entry),
     "studies": (study_list, study_entry),
     "axes": (axis_list, axis_entry),

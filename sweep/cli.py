@@ -45,6 +45,9 @@ COMMANDS: Final[Mapping[str, Entry]] = {
         "The context at which KV traffic passes weights.",
         collects_unknown=True,
     ),
+    "remedies": Entry(
+        "kvwall.sweep.commands.remedies", "What each remedy is worth at one design, and why.", collects_unknown=True
+    ),
     "sweep": Entry("kvwall.sweep.commands.sweep", "Evaluate a study's whole grid; a second call resumes."),
     "pareto": Entry("kvwall.sweep.commands.pareto", "The exact front of a finished sweep."),
     "optimize": Entry("kvwall.sweep.commands.optimize", "Search a study for its best design."),

@@ -89,6 +89,8 @@ class _Interpreter:
         if name in _CALLS:
             inner = equation.params[_CALLS[name]]
             return self._evaluate(inner.jaxpr, [_known(const) for const in inner.consts], values)
+        if name == "scan":
+            return self._repeated(equation, values)
         if name == "broadcast_in_dim":
             return [_spread(equation, values[0])]
         if name == "slice":
@@ -97,6 +99,14 @@ class _Interpreter:
             simpler = _simplified(equation, values)
             return [self._shared(equation, values) if simpler is None else simpler]
         return self._general(equation, values)
+
+    def _repeated(self, equation: JaxprEqn, values: list[Value]) -> Sequence[Value]:
+        """A loop over a state, unrolled: each round on compact values, so that what is constant is folded."""
+        body, fixed = equation.params["jaxpr"], equation.params["num_consts"]
+        state: Sequence[Value] = values[fixed:]
+        for _ in range(equation.params["length"]):
+            state = self._evaluate(body.jaxpr, [_known(const) for const in body.consts], [*values[:fixed], *state])
+        return state
 
     def _shared(self, equation: JaxprEqn, values: list[Value]) -> Value:
         """The result of an elementwise operation, computed once however often the program asks for it."""

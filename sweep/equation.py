@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kvwall.sweep.readable import bytes_text, seconds_text, tokens_text
 
-FUNCTIONS: Final = frozenset({"min", "max", "ceil", "ln", "exp"})
+FUNCTIONS: Final = frozenset({"min", "max", "ceil", "floor", "sqrt", "ln", "exp"})
 """Words of a formula that are not symbols."""
+_IN_BYTES: Final = re.compile(r"B(?!/)\b")
 _SYMBOL: Final = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -37,7 +38,7 @@ class Equation:
 
     @property
     def substituted(self) -> str:
-        """The formula with numbers for symbols: plain arithmetic with min, max, ceil, ln, exp."""
+        """The formula with numbers for symbols: plain arithmetic and the words of `FUNCTIONS`."""
         return _SYMBOL.sub(lambda match: self._number(match[0]), self.formula)
 
     def _number(self, word: str) -> str:
@@ -56,11 +57,11 @@ class Equation:
         )
 
     def _readable(self) -> str:
-        if self.unit == "B" and abs(self.result) >= 1000:
+        if _IN_BYTES.match(self.unit) and abs(self.result) >= 1000:
             return f"  ({bytes_text(self.result)})"
-        if self.unit == "s":
+        if re.match(r"s\b", self.unit):
             return f"  ({seconds_text(self.result)})"
-        return f"  ({tokens_text(self.result)})" if self.unit == "tokens" and self.result >= 10_000 else ""
+        return f"  ({tokens_text(self.result)})" if self.unit.startswith("tokens") and self.result >= 10_000 else ""
 
     def to_json(self) -> dict[str, Any]:
         """The equation as plain JSON types."""
@@ -115,6 +116,42 @@ def digits(value: float) -> str:
     ('327680', '0.1', '139025055744')
     """
     return f"{value:.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.9g}"
+
+
+def bracketed(terms: Sequence[str]) -> str:
+    """A sum as a factor.
+
+    >>> bracketed(["a"]), bracketed(["a", "b"])
+    ('a', '(a + b)')
+    """
+    return terms[0] if len(terms) == 1 else f"({' + '.join(terms)})"
+
+
+def product(*factors: str) -> str:
+    """A product without its empty factors, which stand for 1.
+
+    >>> product("a", "", "b"), product("")
+    ('a*b', '1')
+    """
+    return "*".join(factor for factor in factors if factor) or "1"
+
+
+def over(amount: str, *divisors: str) -> str:
+    """An amount divided by what is not empty.
+
+    >>> over("a", "n", ""), over("a", "")
+    ('a/n', 'a')
+    """
+    return "/".join([amount, *(divisor for divisor in divisors if divisor)])
+
+
+def largest(terms: Sequence[str]) -> str:
+    """The largest of some terms.
+
+    >>> largest(["a"]), largest(["a", "b"])
+    ('a', 'max(a, b)')
+    """
+    return terms[0] if len(terms) == 1 else f"max({', '.join(terms)})"
 
 
 class Sheet:

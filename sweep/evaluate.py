@@ -11,6 +11,7 @@ from typing import Any, Final
 from kvwall.objectives.register import LABELS, NOT_BUILT, metric_register
 from kvwall.objectives.status import computed
 from kvwall.spaces.axes import Value
+from kvwall.sweep.boundaries import boundaries_of
 from kvwall.sweep.flags import flags_of
 from kvwall.sweep.reasons import not_computed_reason, null_reason, why
 from kvwall.sweep.single import SingleDesign, single_design
@@ -38,6 +39,9 @@ class DesignReport:
     reasons: Mapping[str, str]
     why: str
     """Status and phase in words."""
+    boundaries: Mapping[str, float | None]
+    """Signed distance, a logarithm, to each boundary of the regimes: above 0 the KV is larger than the weights, the
+    resource binds, or the design does not fit. Null where a resource is not used or its time is not known."""
 
     @property
     def status(self) -> str:
@@ -59,6 +63,7 @@ class DesignReport:
             "metrics": dict(self.metrics),
             "units": dict(self.units),
             "labels": dict(self.labels),
+            "boundaries": dict(self.boundaries),
             "evidence": dict(self.evidence),
             "flags": list(self.flags),
             "reasons": dict(self.reasons),
@@ -123,4 +128,5 @@ def report_of(single: SingleDesign) -> DesignReport:
         flags=flags_of(single),
         reasons=reasons,
         why=why(single),
+        boundaries=boundaries_of(single),
     )

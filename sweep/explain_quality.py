@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from kvwall.objectives import kv, quality
 from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
 from kvwall.spaces.units import Real
-from kvwall.sweep.equation import Sheet
+from kvwall.sweep.equation import Sheet, product
 from kvwall.sweep.single import SingleDesign
 
 _BIT_HAZARD: Final = "{scale}*(exp({slope}*(4 - {bits})) - exp(-12*{slope})) + {floor}*((16 - {bits})/8)**4"
@@ -65,16 +65,19 @@ def _kv(sheet: Sheet, single: SingleDesign, row: int) -> str | None:
 
 
 def _eviction(sheet: Sheet, single: SingleDesign, row: int) -> str | None:
-    kept = single.step.ledger.kept_fraction
+    kept = single.step.ledger.kept_fraction * single.design.sparse_read.fraction
     if float(kept) >= 1:
         return None
+    skips, evicts = single.number("read_fraction") < 1, single.number("retention") < 1
+    used = product("keep" if evicts else "", "read_fraction" if skips else "")
+    whole = f"({used})" if evicts and skips else used
     task, name, curve = TASKS[row], str(single.inputs["evictor"]), single.design.quality.evictor
     seen = "visible" if single.inputs["question_visible"] else "hidden"
     source = _source(f"evictor {name}, question {seen}", load_quality_curves().evictor[name][seen][task].evidence)
     for field in ("exponent", "log_half", "ceiling", "spread"):
         sheet.given(f"evict_{field}_{task}", _row(getattr(curve, field), row), f"{field} of the eviction curve", source)
     overload = jnp.exp(curve.exponent * (jnp.log((1 - kept) / kept) - curve.log_half))
-    formula = f"exp(evict_exponent_{task}*(ln((1 - keep)/keep) - evict_log_half_{task}))"
+    formula = f"exp(evict_exponent_{task}*(ln((1 - {used})/{whole}) - evict_log_half_{task}))"
     sheet.add(_section(task), f"overload_{task}", formula, _row(overload, row), "")
     formula = f"ln(1 + overload_{task}) - ln(1 + (1 - evict_ceiling_{task})*overload_{task})"
     result = _row(quality.eviction_hazard(kept, curve), row)

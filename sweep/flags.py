@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import jax
+
+from kvwall.objectives import engine_memory
 from kvwall.objectives.kv import FULL_BITS
+from kvwall.objectives.transfer import piece_bytes, slowest_link
 from kvwall.spaces.figures import display
 from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
 from kvwall.spaces.record_columns import WRITE_OFF_SECONDS
+from kvwall.spaces.transfer import load_transfer_curve
+from kvwall.sweep.readable import bytes_text
 from kvwall.sweep.reasons import placed
 from kvwall.sweep.single import SingleDesign
 
@@ -24,6 +30,7 @@ def flags_of(single: SingleDesign) -> tuple[str, ...]:
         *(f"{single.hardware.name}: {flag}" for flag in single.hardware.flags),
         *_assumptions(single),
         *_limits(single),
+        *_transfers(single),
         *_quality(single),
     ]
     return tuple(dict.fromkeys(found))
@@ -33,7 +40,8 @@ def _assumptions(single: SingleDesign) -> Iterator[str]:
     chip = single.hardware
     for field in chip.assumed:
         figure = getattr(chip, field)
-        yield f"assumed: {field} = {display(field, figure.value)} ({figure.note})"
+        why, _, _ = figure.note.partition("; ")
+        yield f"assumed: {field} = {display(field, figure.value)} ({why})"
     if single.inputs["price_basis"] == "list" and chip.list_price is not None:
         years = WRITE_OFF_SECONDS / _SECONDS_PER_YEAR
         yield f"list price written off over {years:g} years (assumed), without power and hosting"
@@ -55,6 +63,33 @@ def _limits(single: SingleDesign) -> Iterator[str]:
         yield f"parked: {active:.6g} of {batch:.6g} sequences decode, the KV of the others lies in tiers"
     if single.number("draft_tokens") > 0:
         yield "speculation with a draft of one decoder layer and the LM head per drafted token"
+
+
+def _transfers(single: SingleDesign) -> Iterator[str]:
+    """What links to tiers reach beside the datasheet's bandwidth, which times are of."""
+    used, link = placed(single), single.hardware.host_link_bandwidth
+    if "host" in used and link is not None:
+        copies = load_transfer_curve().large_copies(single.hardware.host_link)
+        reached = [row.bandwidth for row in copies if row.link_bandwidth == link.value]
+        if reached:
+            low, high, stated = (
+                display("host_link_bandwidth", one) for one in (min(reached), max(reached), link.value)
+            )
+            span = f"{low} to {high}" if low != high else low
+            yield f"times are at the host link's {stated}; where it was measured, large copies reached {span}"
+    pages = float(engine_memory.paging_of(single.design).block_size) > 1
+    if used and pages and bool(single.evaluation.sourced["tier_bandwidth"]):
+        yield from _small_pages(single, borrowed=used != ["host"])
+
+
+def _small_pages(single: SingleDesign, borrowed: bool) -> Iterator[str]:
+    """Pages so small that a link spends most of its time on what each costs besides its bytes."""
+    with jax.enable_x64(True):
+        page, link = float(piece_bytes(single.step.ledger.cache, single.design)), float(slowest_link(single.design))
+    if page < load_transfer_curve().half_size(link):
+        share = 100 * float(single.evaluation.metrics["tier_bandwidth"]) / link
+        how = "calibrated on copies over host links" if borrowed else "calibrated"
+        yield f"{single.inputs['access']} pages of {bytes_text(page)} reach about {share:.2g} % of the link ({how})"
 
 
 def _quality(single: SingleDesign) -> Iterator[str]:

@@ -82,6 +82,8 @@ def metric_text(value: float, unit: str, name: str) -> str:
     match unit:
         case "byte":
             return bytes_text(value)
+        case "byte s-1":
+            return prefixed(value, "B/s")
         case "s":
             return seconds_text(value)
         case "s-1":
@@ -96,14 +98,20 @@ def metric_text(value: float, unit: str, name: str) -> str:
             return _dimensionless(value, name)
 
 
+_TOKENS = frozenset(
+    {"max_context", "crossover_context_bytes", "crossover_context_time", "break_even_context", "kv_pool_tokens"}
+)
+_COUNTS = frozenset({"max_batch", "kv_pool_blocks", "messages_per_step"})
+
+
 def _dimensionless(value: float, name: str) -> str:
     if name.endswith("perplexity"):
         return f"{value:.3g} ln"
     if name.startswith("quality_loss"):
         return f"{100 * value:.3g} %"
-    if name in {"max_context", "crossover_context_bytes", "crossover_context_time"}:
+    if name in _TOKENS:
         return f"{value:,.0f} tokens"
-    return f"{value:,.0f}" if name == "max_batch" else f"{value:.4g}"
+    return f"{value:,.0f}" if name in _COUNTS else f"{value:.4g}"
 
 
 def _significant(value: float) -> str:

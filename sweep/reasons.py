@@ -9,6 +9,7 @@ from kvwall.objectives import compute, engine_memory, parallel
 from kvwall.objectives.register import LABELS
 from kvwall.objectives.status import computed
 from kvwall.objectives.tiers import TIERS
+from kvwall.spaces.assumptions import ROLES
 from kvwall.spaces.figures import FIGURES
 from kvwall.sweep.endless import no_crossover, stops_growing
 from kvwall.sweep.layout_faults import layout_faults
@@ -53,6 +54,8 @@ def missing_figures(single: SingleDesign, metric: str) -> list[str]:
             needed = [*step_figures(single), f"{single.inputs['price_basis']}_price"]
         case "reload_time" | "break_even_context":
             needed = [*step_figures(single), *(["host_link_bandwidth"] if not placed(single) else [])]
+        case "tier_bandwidth":
+            needed = [f"{tier}_link_bandwidth" for tier in placed(single) or ["host"]]
         case _:
             needed = step_figures(single)
     return [_no_source(single, field) for field in needed if _absent(single, field)]
@@ -82,7 +85,8 @@ def devices_of(single: SingleDesign) -> tuple[int, int, float]:
 
 
 def _streamed_energies(single: SingleDesign) -> list[str]:
-    if single.inputs["access"] == "parked":
+    loads = single.inputs["serving_mode"] == "continuous" and single.number("prefix_hit_rate") > 0
+    if single.inputs["access"] == "parked" and not loads:
         return []
     return ["link_energy" if tier == "host" else f"{tier}_energy" for tier in placed(single)]
 
@@ -104,7 +108,10 @@ def _absent(single: SingleDesign, field: str) -> bool:
 
 def _no_source(single: SingleDesign, field: str) -> str:
     written = f'--assume {field}="{FIGURES[field].example}"'
-    return f"{field} of {single.inputs['hardware']} has no source: give its true value, written like {written}"
+    missing = f"{field} of {single.inputs['hardware']} has no source: give its true value, written like {written}"
+    link = field.removesuffix("_bandwidth")
+    word = link if link in ROLES else link.removesuffix("_link")
+    return f"{missing}, or a technology of `kvwall catalog tiers`, --assume {word}=NAME" if word in ROLES else missing
 
 
 def why(single: SingleDesign) -> str:

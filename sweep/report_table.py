@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -13,7 +14,7 @@ from kvwall.objectives.register import NOT_BUILT, metric_register
 from kvwall.spaces.axes import AXES
 from kvwall.sweep.equation import Explanation
 from kvwall.sweep.evaluate import DesignReport
-from kvwall.sweep.readable import metric_text, number_text
+from kvwall.sweep.readable import metric_text, number_text, rounded_text
 from kvwall.sweep.terminal import new_table, terminal
 
 _LOSS: Final = "quality_loss"
@@ -23,12 +24,24 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "tokens_per_second_per_device",
         "tokens_per_second_per_user",
         "time_per_output_token",
+        "time_to_first_token",
         "arithmetic_intensity",
         "ridge_point",
         "regime_distance",
     ),
-    "traffic": ("weight_bytes_read", "kv_bytes_read", "crossover_context_bytes"),
-    "memory": ("kv_bytes_stored", "kv_bytes_reserved", "memory_margin", "max_batch", "max_context"),
+    "traffic": ("weight_bytes_read", "kv_bytes_read", "crossover_context_bytes", "messages_per_step"),
+    "memory": (
+        "kv_bytes_stored",
+        "kv_bytes_reserved",
+        "memory_margin",
+        "max_batch",
+        "max_context",
+        "kv_pool_bytes",
+        "kv_pool_blocks",
+        "kv_pool_tokens",
+        "max_concurrency",
+    ),
+    "tiers": ("tier_bandwidth", "reload_time", "break_even_bandwidth", "break_even_context"),
     "quality": (),
     "cost": ("energy_per_token", "cost_per_million_tokens"),
 }
@@ -43,6 +56,9 @@ def print_report(report: DesignReport) -> None:
     console.print()
     console.print(_table(report, console))
     console.print()
+    if any(distance is not None for distance in report.boundaries.values()):
+        console.print(_boundaries(report, console))
+        console.print()
     for names, reason in _nulls(report):
         _item(console, "-", f"no value for {', '.join(names)}: {reason}")
     for flag in report.flags:
@@ -85,6 +101,27 @@ def _table(report: DesignReport, console: Console) -> Table:
             style = "red" if name == "memory_margin" and value is not None and value < 0 else ""
             label = group if place == 0 else ""
             table.add_row(label, name, Text(_value(report, name), style), report.evidence[name])
+    return table
+
+
+_SIDES: Final[Mapping[str, tuple[str, str]]] = {
+    "kv": ("KV read is {} x the weights read", "KV read is 1/{} of the weights read"),
+    "capacity": ("needs {} x the memory there is", "needs 1/{} of the memory there is"),
+}
+_RESOURCE: Final = ("binds: {} x the longest of the others", "1/{} of the longest of the others")
+
+
+def _boundaries(report: DesignReport, console: Console) -> Table:
+    """How far, and on which side, the design is of each boundary."""
+    table = new_table(console)
+    table.add_column("boundary", no_wrap=True)
+    table.add_column("ln", justify="right", no_wrap=True)
+    table.add_column("which side", no_wrap=True)
+    for name, distance in report.boundaries.items():
+        if distance is not None:
+            beyond, within = _SIDES.get(name, _RESOURCE)
+            ratio = rounded_text(math.exp(abs(distance)))
+            table.add_row(name, f"{distance:+.2f}", (beyond if distance > 0 else within).format(ratio))
     return table
 
 

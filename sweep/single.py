@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import jax
 import numpy as np
 
-from kvwall.objectives.register import Evaluation, evaluate, metric_register
+from kvwall.objectives.register import Evaluation, evaluation_of, metric_register
 from kvwall.objectives.step import Step, evaluate_step
 from kvwall.spaces.axes import Value
 from kvwall.spaces.columns import Catalogue, Columns
@@ -19,7 +19,7 @@ from kvwall.spaces.hardware import Hardware, load_hardware
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.load import load_model
 from kvwall.spaces.quality import QualityParameters, load_quality_curves
-from kvwall.spaces.space import make_space
+from kvwall.spaces.space import Space, make_space
 
 MODES: Final = ("ceiling", "estimate")
 
@@ -36,6 +36,8 @@ class SingleDesign:
     """Axes the user set; the others are neutral."""
     model: Model
     hardware: Hardware
+    catalogue: Catalogue
+    """Of this one model and hardware, in full precision."""
     task: str
     confidence: float
     design: Design
@@ -63,10 +65,25 @@ def single_design(
     faults.raise_if_any()
     if space is None or model is None or hardware is None or quality is None:
         raise InputError("state one model and one hardware by name or path")
+    catalogue = Catalogue((model,), (hardware,), quality)
+    return _evaluated(space, frozenset(axes), catalogue, task, confidence)
+
+
+def changed_design(single: SingleDesign, change: Mapping[str, Value]) -> SingleDesign:
+    """The design with other values of some axes, not of model and hardware. Raises InputError with every fault."""
+    space = make_space({**single.inputs, **change})
+    return _evaluated(space, single.stated | change.keys(), single.catalogue, single.task, single.confidence)
+
+
+def _evaluated(
+    space: Space, stated: frozenset[str], catalogue: Catalogue, task: str, confidence: float
+) -> SingleDesign:
     with jax.enable_x64(True):
-        design = Columns(space, Catalogue((model,), (hardware,), quality)).design({})
-        step, evaluation = evaluate_step(design), evaluate(design, task)
-    return SingleDesign(space.point(0), frozenset(axes), model, hardware, task, confidence, design, step, evaluation)
+        design = Columns(space, catalogue).design({})
+        step = evaluate_step(design)
+        evaluation = evaluation_of(design, step, task)
+    (model,), (hardware,) = catalogue.models, catalogue.hardware
+    return SingleDesign(space.point(0), stated, model, hardware, catalogue, task, confidence, design, step, evaluation)
 
 
 def attempt(faults: Faults, action: Callable[[], _T]) -> _T | None:

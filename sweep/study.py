@@ -17,6 +17,7 @@ from kvwall.spaces.engines import load_engine
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.quality import load_quality_curves
 from kvwall.spaces.space import Space
+from kvwall.spaces.transfer import load_transfer_curve
 from kvwall.sweep.canonical import sha256
 from kvwall.sweep.objective import Constraint, Objective
 from kvwall.sweep.study_file.decode import decode
@@ -125,6 +126,7 @@ class Study:
             "hardware": self._hash_each("hardware", [dataclasses.asdict(chip) for chip in catalogue.hardware]),
             "engine": self._hash_each("engine", [dataclasses.asdict(load_engine(str(name))) for name in engines]),
             "quality": sha256(dataclasses.asdict(load_quality_curves())),
+            "transfer": sha256(dataclasses.asdict(load_transfer_curve())),
         }
 
     def _hash_each(self, axis: str, records: Sequence[object]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kvwall.spaces.axes import AXES, PRICE_BASES, Value
+from kvwall.spaces.axes import ACCESSES, AXES, DIE_PLACEMENTS, PRICE_BASES, RESERVATIONS, SERVING_MODES, Value
 from kvwall.spaces.columns import Catalogue, Columns, load_catalogue
 from kvwall.spaces.design import Design
 from kvwall.spaces.hardware import hardware_names
@@ -17,6 +17,18 @@ from kvwall.spaces.space import Space, make_space
 
 POINTS = 1000
 SEED = 20260701
+FAMILIES = (
+    ("read_fraction",),
+    ("serving_mode",),
+    ("die_placement",),
+    ("block_size", "reservation", "max_model_length"),
+    ("prefix_share", "prefix_group", "prefix_aware_attention", "prefix_hit_rate"),
+    ("placement_host", "placement_cxl", "placement_nvme", "placement_remote", "access", "link_overlap"),
+    ("pipeline_parallel", "context_parallel", "attention_data_parallel"),
+    ("expert_parallel", "expert_skew"),
+    ("draft_tokens", "acceptance_rate"),
+)
+"""Axes that act together: a design has all of a family neutral, or most of it set."""
 
 
 @dataclass(frozen=True)
@@ -67,15 +79,64 @@ def number_pools(random: np.random.Generator) -> dict[str, list[Value]]:
         "retention": [0.01, 0.05, 0.5, 0.9, *random.uniform(0.02, 1, 10)],
         "sink_tokens": [1, 4, 64, 1000],
         "recent_tokens": [1, 64, 1024, 32_768],
-        "placement_host": [0.5, 1.0, *random.uniform(0, 1, 10)],
         "tensor_parallel": [2, 3, 4, 5, 6, 8, 12, 16, 32, 64, 72],
         "utilisation": [0.5, 0.9, *random.uniform(0.1, 1, 4)],
     }
-    return {axis: pool(axis, values) for axis, values in numbers.items()}
+    return {axis: pool(axis, values) for axis, values in (numbers | remedy_numbers(random)).items()}
+
+
+def remedy_numbers(random: np.random.Generator) -> dict[str, Sequence[float]]:
+    """Values of the axes of `FAMILIES`."""
+    return {
+        "read_fraction": [0.01, 0.25, 0.5, *random.uniform(0.01, 1, 6)],
+        "block_size": [7, 16, 64, 128, 1000],
+        "max_model_length": [131_072, 1e6, 1e7, 1e8, 2e9],
+        "prefix_share": [0.5, 1.0, *random.uniform(0, 1, 8)],
+        "prefix_group": [2, 3, 8, 64, 5000],
+        "prefix_hit_rate": [0.5, 1.0, *random.uniform(0, 1, 6)],
+        "placement_host": [0.5, 1.0, *random.uniform(0, 1, 10)],
+        "placement_cxl": [0.25, *random.uniform(0, 0.4, 6)],
+        "placement_nvme": [0.25, *random.uniform(0, 0.4, 6)],
+        "placement_remote": [0.25, *random.uniform(0, 0.4, 6)],
+        "link_overlap": [0.0, 0.5, *random.uniform(0, 1, 6)],
+        "pipeline_parallel": [2, 3, 4, 8, 16, 61],
+        "context_parallel": [2, 3, 4, 8, 32],
+        "attention_data_parallel": [2, 3, 4, 8, 16],
+        "expert_parallel": [2, 3, 4, 8, 16],
+        "expert_skew": [0.1, 1.0, 100.0, *random.uniform(0, 4, 4)],
+        "draft_tokens": [1, 2, 3, 5, 8, 64],
+        "acceptance_rate": [0.0, 1.0, *random.uniform(0, 1, 6)],
+    }
+
+
+def assumptions(random: np.random.Generator) -> dict[str, dict[str, str]]:
+    """Figures of tiers, scale-out and dies for every other chip, each left out now and then."""
+    found = {}
+    for chip in hardware_names()[::2]:
+        figures = {"scale_out_bandwidth": f"{random.uniform(5, 200):.3f} GB/s"}
+        figures["memory_domains"] = str(random.integers(1, 9))
+        figures["host_link_bandwidth"] = f"{random.uniform(10, 900):.3f} GB/s"
+        for tier in ("cxl", "nvme", "remote"):
+            figures[f"{tier}_link_bandwidth"] = f"{random.uniform(5, 200):.3f} GB/s"
+            figures[f"{tier}_energy"] = f"{random.uniform(5, 50):.3f} pJ/bit"
+        for tier in ("host", "cxl", "nvme", "remote"):
+            figures[f"{tier}_link_devices"] = str(random.integers(1, 9))
+            figures[f"{tier}_capacity"] = f"{10 ** random.uniform(1, 4.5):.3f} GB"
+        found[chip] = {name: quantity for name, quantity in figures.items() if random.random() < 0.95}
+    return found
+
+
+def neutral_choices(random: np.random.Generator) -> dict[str, np.ndarray]:
+    """Where each axis is neutral: an axis of a family in about three quarters of the designs, others in a third."""
+    found = {axis: random.random(POINTS) < 0.35 for axis in AXES}
+    for family in FAMILIES:
+        unused = random.random(POINTS) < 0.65
+        found |= {axis: unused | (random.random(POINTS) < 0.4) for axis in family}
+    return found
 
 
 def draw_designs() -> Designs:
-    """Each axis is neutral in about a third of the designs."""
+    """Random positions on a grid of the whole catalogue."""
     random = np.random.default_rng(SEED)
     names: dict[str, Sequence[Value]] = {
         "model": loadable_model_names(),
@@ -84,12 +145,16 @@ def draw_designs() -> Designs:
         "quantizer": QUANTIZERS,
         "evictor": EVICTORS,
         "question_visible": [True, False],
+        "serving_mode": SERVING_MODES,
+        "reservation": RESERVATIONS,
+        "prefix_aware_attention": [False, True],
+        "access": ACCESSES,
+        "die_placement": DIE_PLACEMENTS,
     }
     space = make_space({axis: list(values) for axis, values in (names | number_pools(random)).items()})
-    positions = {}
+    neutral, positions = neutral_choices(random), {}
     for axis, length in zip(space.dims, space.shape, strict=True):
         drawn = random.integers(0, length, POINTS)
-        neutral = random.random(POINTS) < 0.35
         has_neutral = AXES[axis].neutral is not None
-        positions[axis] = np.where(neutral & has_neutral, 0, drawn).astype(np.int32)
-    return Designs(space, load_catalogue(space), positions)
+        positions[axis] = np.where(neutral[axis] & has_neutral, 0, drawn).astype(np.int32)
+    return Designs(space, load_catalogue(space, assumptions(random)), positions)

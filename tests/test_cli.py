@@ -247,7 +247,7 @@ def test_a_bad_model_file_is_no_traceback(kvwall, tmp_path, content):
     [
         (("evaluat",), '"evaluat" is no command (did you mean evaluate'),
         (("catalog", "hardwar"), 'no section "hardwar" (did you mean hardware?)'),
-        (("catalog", "tiers"), "not built yet"),
+        (("catalog", "tier"), 'no section "tier" (did you mean tiers?)'),
         (("catalog", "hardware", "h100"), "did you mean h100-sxm"),
         (("catalog", "metrics", "tokens"), 'metric "tokens" is unknown'),
         (("catalog", "axes", "read_fracton"), "did you mean read_fraction"),
@@ -382,7 +382,7 @@ def at_80_columns(kvwall, monkeypatch):
     return call
 
 
-SECTIONS = ["hardware", "models", "engines", "studies", "axes", "metrics"]
+SECTIONS = ["hardware", "models", "tiers", "engines", "studies", "axes", "metrics"]
 
 
 @pytest.mark.parametrize("section", SECTIONS)

@@ -349,7 +349,6 @@ def test_only_the_asked_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     shutil.copy(original / "hardware/h100-sxm.toml", catalogue / "hardware")
     (catalogue / "hardware/broken.toml").write_text("[", encoding="utf-8")
     monkeypatch.setattr(module, "_CATALOGUE", catalogue)
-    shutil.copy(original / "energy.toml", catalogue)
     assert hardware_names() == ("broken", "h100-sxm")
     assert load_hardware("h100-sxm").memory_bandwidth.value == 3.35e12
     assert "not valid TOML" in faults("broken")[0]

@@ -35,6 +35,7 @@ CONTRACT = {
     "memory_margin", "max_batch", "max_context", "kv_pool_bytes", "kv_pool_blocks", "kv_pool_tokens",
     "max_concurrency", "arithmetic_intensity", "ridge_point", "quality_loss", "quality_loss_upper",
     "energy_per_token", "cost_per_million_tokens", "crossover_context_bytes", "crossover_context_time",
+    "tier_bandwidth",
     "regime_distance", *(f"quality_loss_{task}" for task in TASKS), *(f"quality_loss_upper_{task}" for task in TASKS),
 }  # fmt: skip
 BEYOND = {"messages_per_step", "reload_time", "break_even_bandwidth", "break_even_context"}
@@ -194,7 +195,8 @@ def test_a_metric_says_what_it_is(name: str) -> None:
     metric = metric_register("aggregate")[name]
     assert metric.name == name
     assert metric.unit in UNITS
-    assert metric.evidence == ("calibrated" if name.startswith("quality_loss") else "derived")
+    fitted = name.startswith("quality_loss") or name == "tier_bandwidth"
+    assert metric.evidence == ("calibrated" if fitted else "derived")
     assert len(metric.meaning) > 10
     assert "\n" not in metric.meaning
     assert not metric.meaning.endswith(".")

@@ -106,7 +106,7 @@ def test_every_figure_has_its_place_and_its_data(elements: Elements) -> None:
 def test_the_page_says_that_speeds_are_ceilings_and_what_is_assumed(elements: Elements) -> None:
     text = text_of(elements)
     assert "Derived ceilings, not measured speeds" in text
-    assert "Assumed, not sourced: host link bandwidth of b200-sxm is 64 GB/s." in text
+    assert "Assumed: host link bandwidth of b200-sxm is 64 GB/s." in text
     for grade in ("derived", "calibrated", "reported"):
         assert grade in text
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from kvwall import objectives
-from kvwall.objectives import compute, kv, sparse_read
+from kvwall.objectives import compute, kv, sparse_read, transfer
 from kvwall.objectives.register import LABELS, Metric, metric_register, unit_of
 from kvwall.objectives.status import always
 from kvwall.objectives.step import Step, evaluate_step
@@ -101,6 +101,10 @@ def change_constants(patch: pytest.MonkeyPatch, changed: str) -> None:
         patch.setattr(sparse_read, "_BYTES", sparse_read._BYTES * FACTOR)
     if changed == "FLOP":
         patch.setattr(compute, "FLOP_PER_MULTIPLY_ADD", compute.FLOP_PER_MULTIPLY_ADD * FACTOR)
+    if changed == "s":
+        curve = transfer.load_transfer_curve()
+        slower = replace(curve, seconds_per_piece=curve.seconds_per_piece * FACTOR)
+        patch.setattr(transfer, "load_transfer_curve", lambda: slower)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
+from kvwall.spaces.assumptions import ROLES
 from kvwall.spaces.models.language import UNVERIFIED
 from kvwall.sweep.catalog import SECTIONS, Entry, section_named
 from kvwall.sweep.readable import number_text, rounded_text
@@ -24,6 +25,14 @@ _FIGURES: Final[Mapping[str, tuple[str, float]]] = {
     "host_link_bandwidth": ("host link\nGB/s", 1e9),
 }
 """Figures that the list of chips shows: heading with the unit, and what the unit is in SI."""
+_TIER_FIGURES: Final[Mapping[str, tuple[str, float]]] = {
+    "bandwidth": ("read\nGB/s", 1e9),
+    "capacity": ("size\nGB", 1e9),
+    "latency": ("latency\nus", 1e-6),
+    "energy": ("energy\npJ/bit", 8e-12),
+    "price": ("price\nUSD/GB", 1e-9),
+}
+"""The same of the list of tiers."""
 
 
 _WIDE: Final = 10_000
@@ -105,18 +114,30 @@ def _print_what_fits(headings: Mapping[str, Kind], rows: Sequence[Sequence[str]]
 
 
 def _hardware(entries: Sequence[Entry]) -> None:
-    def shown(entry: Entry, field: str, unit: float) -> str:
-        return rounded_text(entry[field] / unit) if entry[field] is not None else "-"
-
-    rows = [
-        [
-            entry["name"] + ("" if entry["status"] == "shipping" else " *"),
-            *(shown(entry, field, unit) for field, (_, unit) in _FIGURES.items()),
-        ]
-        for entry in entries
-    ]
+    rows = [[_name_with_status(entry), *_main_figures(entry, _FIGURES)] for entry in entries]
     _print_table({"name": "word", **{heading: "number" for heading, _ in _FIGURES.values()}}, rows)
     terminal().print("* announced, not shipping    - no source states it (give it with --assume)", style="dim")
+
+
+def _name_with_status(entry: Entry) -> str:
+    return str(entry["name"]) + ("" if entry["status"] == "shipping" else " *")
+
+
+def _main_figures(entry: Entry, figures: Mapping[str, tuple[str, float]]) -> list[str]:
+    return [
+        rounded_text(entry[field] / unit) if entry[field] is not None else "-" for field, (_, unit) in figures.items()
+    ]
+
+
+def _tiers(entries: Sequence[Entry]) -> None:
+    rows = [[_name_with_status(entry), entry["kind"], *_main_figures(entry, _TIER_FIGURES)] for entry in entries]
+    numbers: dict[str, Kind] = {heading: "number" for heading, _ in _TIER_FIGURES.values()}
+    _print_table({"name": "word", "kind": "word", **numbers}, rows)
+    console = terminal()
+    told = "* announced, not shipping    - no source states it    figures of one drive, port or channel"
+    console.print(told, style="dim")
+    words = ", ".join(f"{word} ({kind})" if kind != word else word for word, (kind, _) in ROLES.items())
+    console.print(f"Use one with --assume WORD=NAME; the words and the kinds they take: {words}", style="dim")
 
 
 def _models(entries: Sequence[Entry]) -> None:
@@ -180,6 +201,7 @@ def _studies(entries: Sequence[Entry]) -> None:
 _TABLES: Final[Mapping[str, Callable[[Sequence[Entry]], None]]] = {
     "hardware": _hardware,
     "models": _models,
+    "tiers": _tiers,
     "engines": _engines,
     "studies": _studies,
     "axes": _axes,

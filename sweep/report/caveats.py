@@ -61,7 +61,7 @@ def _assumptions(choices: Choices) -> Iterator[str]:
         yield f"Changed since the sweep, so curves on this page may differ from its results: {change}."
     for chip, figures in choices.study.assume.items():
         for figure, quantity in figures.items():
-            yield f"Assumed, not sourced: {figure.replace('_', ' ')} of {short_name(str(chip))} is {quantity}."
+            yield f"Assumed: {figure.replace('_', ' ')} of {short_name(str(chip))} is {quantity}."
 
 
 def _design_flags(choices: Choices) -> Iterator[str]:

@@ -43,7 +43,7 @@
       const shown = visibility(figure.data);
       figure.data.forEach((trace, place) => {
         trace.visible = shown[place];
-        if (trace.type === "heatmap") trace.text = hoverTexts(trace);
+        if (trace.type === "heatmap" && !trace.text) trace.text = hoverTexts(trace);
       });
       Plotly.newPlot(plot, figure.data, figure.layout, figure.config);
     });

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -62,6 +62,19 @@ def page(results: Results) -> str:
 
 def _document(choices: Choices, sections: Sequence[Section]) -> str:
     name = escape(choices.study.name)
+    header = f"""<p class="badge">{CEILING}</p>
+<h1>{name}: where the memory wall stands</h1>
+{tiles_html(tiles(choices))}
+{_answer_html(choices)}
+<p class="note">Every speed here is what perfect overlap at datasheet peaks would give: an implementation is slower,
+none is faster. Losses of quality are calibrated on published results. What the numbers leave out or go beyond:
+<a href="#caveats">assumptions and flags</a>.</p>
+<details open><summary>What was asked</summary>{table_html(asked(choices))}</details>"""
+    return document(f"{choices.study.name}: where the memory wall stands", header, sections)
+
+
+def document(title: str, header: str, sections: Sequence[Section]) -> str:
+    """A page with this header (HTML), links to its sections, and the sections; it asks nothing of any network."""
     titles = {section.name: section.title.split(":")[0] for section in sections}
     links = "".join(f'<a href="#{escape(anchor)}">{escape(title)}</a>' for anchor, title in titles.items())
     body = "\n".join(section_html(section) for section in sections)
@@ -71,19 +84,12 @@ def _document(choices: Choices, sections: Sequence[Section]) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<title>{name}: where the memory wall stands</title>
+<title>{escape(title)}</title>
 <style>{(_HERE / "page.css").read_text(encoding="utf-8")}</style>
 </head>
 <body>
 <header>
-<p class="badge">{CEILING}</p>
-<h1>{name}: where the memory wall stands</h1>
-{_tiles_html(choices)}
-{_answer_html(choices)}
-<p class="note">Every speed here is what perfect overlap at datasheet peaks would give: an implementation is slower,
-none is faster. Losses of quality are calibrated on published results. What the numbers leave out or go beyond:
-<a href="#caveats">assumptions and flags</a>.</p>
-<details open><summary>What was asked</summary>{table_html(asked(choices))}</details>
+{header}
 <nav>{links}</nav>
 </header>
 <noscript><p>The figures need JavaScript; the tables do not.</p></noscript>
@@ -103,9 +109,10 @@ def _answer_html(choices: Choices) -> str:
     return f'<div class="answer">{paragraphs}{f"<ul>{chips}</ul>" if chips else ""}</div>'
 
 
-def _tiles_html(choices: Choices) -> str:
-    cells = "".join(
+def tiles_html(cells: Iterable[tuple[str, str, str]]) -> str:
+    """Boxes of (number, what it is, remark)."""
+    boxes = "".join(
         f'<div class="tile"><b>{escape(number)}</b><span>{escape(what)}</span><small>{escape(remark)}</small></div>'
-        for number, what, remark in tiles(choices)
+        for number, what, remark in cells
     )
-    return f'<div class="tiles">{cells}</div>'
+    return f'<div class="tiles">{boxes}</div>'

@@ -90,7 +90,7 @@ def _names(what: object) -> list[str]:
 def check_assumptions(
     stated: Mapping[str, Any], hardware: object, faults: LocatedFaults
 ) -> Mapping[str, Mapping[str, str]]:
-    """[assume]: chip -> figure -> quantity, for chips that the hardware axis states."""
+    """[assume]: chip -> figure -> quantity or tier -> technology, for chips that the hardware axis states."""
     checked: dict[str, dict[str, str]] = {}
     chips = _names(hardware)
     for chip, figures in stated.items():
@@ -108,19 +108,30 @@ def check_assumptions(
                 faults.add(("assume", chip, figure), fault)
                 continue
             checked[chip][figure] = quantity
-            _check_assumption(chip, figure, quantity, faults)
+        _check_figures(chip, checked[chip], faults)
     return {chip: figures for chip, figures in checked.items() if figures}
 
 
-def _check_assumption(chip: str, figure: str, quantity: str, faults: LocatedFaults) -> None:
-    try:
-        load_hardware(chip)
-    except InputError:
+def _check_figures(chip: str, figures: Mapping[str, str], faults: LocatedFaults) -> None:
+    """Every fault of a chip's assumptions, at the line of the figure that has it by itself."""
+    if _chip_faults(chip, {}):
         return  # reported where the hardware axis names it
+    left = dict.fromkeys(_chip_faults(chip, figures))
+    for figure, quantity in figures.items():
+        for fault in _chip_faults(chip, {figure: quantity}):
+            if fault in left:
+                faults.add(("assume", chip, figure), fault)
+                del left[fault]
+    for fault in left:
+        faults.add(("assume", chip), fault)
+
+
+def _chip_faults(chip: str, assume: Mapping[str, str]) -> tuple[str, ...]:
     try:
-        load_hardware(chip, {figure: quantity})
+        load_hardware(chip, assume)
     except InputError as error:
-        faults.absorb(("assume", chip, figure), error)
+        return error.faults
+    return ()
 
 
 def check_slice(stated: object, checked_space: CheckedSpace, faults: LocatedFaults) -> Mapping[str, tuple[Value, ...]]:

@@ -1,0 +1,144 @@
+"""`kvwall remedies`: what each family of remedies is worth at a design, the best combination, and where each pays."""
+
+from __future__ import annotations
+
+import json as json_text
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from kvwall.spaces.axes import AXES
+from kvwall.spaces.errors import Faults, InputError, nearest
+from kvwall.sweep.commands.axis_options import (
+    assumptions,
+    confidence_of,
+    refuse_leftovers,
+    single_values,
+    value_of,
+    with_axes,
+)
+from kvwall.sweep.remedies import RemediesReport, remedies
+from kvwall.sweep.single import attempt
+
+NOTHING_ADMISSIBLE: Final = 3
+
+
+@with_axes
+def command(
+    context_of_command: typer.Context,
+    *,
+    typed: Mapping[str, Sequence[str]],
+    quality_budget: Annotated[
+        str | None, typer.Option(help="Largest upper bound of the loss, such as 0.02; 1 = no limit", metavar="X")
+    ] = None,
+    task: Annotated[str, typer.Option(help="Task that the budget is about", metavar="TASK")] = "aggregate",
+    confidence: Annotated[str, typer.Option(help="Confidence of the upper bound", metavar="X")] = "0.9",
+    rate: Annotated[
+        list[str] | None,
+        typer.Option("--try", metavar="AXIS=VALUE,...", help="A setting of your own to rate as well; repeatable"),
+    ] = None,
+    assume: Annotated[
+        list[str] | None,
+        typer.Option("--assume", metavar='FIGURE="QUANTITY"', help="A hardware figure of your own; repeatable"),
+    ] = None,
+    mode: Annotated[str, typer.Option(help="ceiling: what no implementation can beat", metavar="MODE")] = "ceiling",
+    map_page: Annotated[
+        Path | None, typer.Option("--map", metavar="FILE.html", help="Write the map as a page that needs no network")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout")] = False,
+) -> None:
+    """What each family of remedies is worth at one design within a quality budget, alone and combined.
+
+    A table with the reason in a sentence, the best combination, and a map over context and batch of what pays most.
+    """
+    options = [option for each in context_of_command.command.params for option in each.opts]
+    faults = Faults()
+    refuse_leftovers(context_of_command.args, options, faults)
+    if map_page is not None:
+        attempt(faults, lambda: check_page(map_page))
+    report = _answer(typed, quality_budget, task, confidence, mode, rate or [], assume or [], faults)
+    if map_page is not None:
+        from kvwall.sweep.remedies.page import write_map
+
+        write_map(report, map_page)
+    if json:
+        typer.echo(json_text.dumps(report.to_json(), allow_nan=False, indent=2))
+    else:
+        from kvwall.sweep.remedies.table import print_answer
+
+        print_answer(report)
+        if map_page is not None:
+            typer.echo(f"Map: {map_page}")
+    if report.best is None:
+        raise typer.Exit(NOTHING_ADMISSIBLE)
+
+
+def check_page(path: Path) -> None:
+    """Raises InputError where no page can be written there."""
+    faults = Faults()
+    if path.suffix.lower() not in {".html", ".htm"}:
+        faults.add(f"--map {path}: the map is a page; name a file that ends in .html")
+    if not path.parent.is_dir():
+        faults.add(f"--map {path}: there is no folder {path.parent}; make it, or name another")
+    faults.raise_if_any()
+
+
+def _answer(
+    typed: Mapping[str, Sequence[str]],
+    quality_budget: str | None,
+    task: str,
+    confidence: str,
+    mode: str,
+    rate: Sequence[str],
+    assume: Sequence[str],
+    faults: Faults,
+) -> RemediesReport:
+    values, figures = single_values(_first_of_lists(typed, faults), faults), assumptions(assume, faults)
+    level, budget = confidence_of(confidence, faults), _number(quality_budget)
+    settings = [setting for text in rate if (setting := _setting(text, faults))]
+    report = attempt(
+        faults,
+        lambda: remedies(
+            quality_budget=budget, task=task, confidence=level, mode=mode, assume=figures, settings=settings, **values
+        ),
+    )
+    faults.raise_if_any()
+    if report is None:
+        raise InputError("state one design and a quality budget")
+    return report
+
+
+def _first_of_lists(typed: Mapping[str, Sequence[str]], faults: Faults) -> dict[str, list[str]]:
+    """The texts, of a comma list the first part: a list is a fault of its own."""
+    for name, texts in typed.items():
+        if any("," in text for text in texts):
+            faults.add(f"{name} = {', '.join(texts)}: one design is asked about, so it takes one value")
+    return {name: [text.split(",")[0] for text in texts] for name, texts in typed.items()}
+
+
+def _number(text: str | None) -> Any:
+    """The number typed; a text that is none stays text, to be refused with the other faults."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
+
+
+def _setting(text: str, faults: Faults) -> dict[str, object] | None:
+    """A setting typed as AXIS=VALUE,AXIS=VALUE."""
+    found: dict[str, object] = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        name = name.replace("-", "_")
+        if not equals or not value:
+            faults.add(f'--try "{text}": write AXIS=VALUE,AXIS=VALUE, e.g. --try key_bits=2,value_bits=2')
+            return None
+        if name not in AXES:
+            faults.add(f'--try: axis "{name}" is unknown{nearest(name, AXES)}: `kvwall catalog axes` lists them')
+            return None
+        if name in found:
+            faults.add(f"--try: {name} is given twice: give it once")
+        found[name] = value_of(AXES[name], value)
+    return found
