@@ -179,9 +179,15 @@ def metrics_at(design: Design, amounts: Vector, names: Sequence[str] = tuple(met
     return jnp.stack([jnp.asarray(found.metrics[name], dtype=float) for name in names])
 
 
+UNFUSED = {"xla_disable_hlo_passes": "fusion"}
+"""Fusing a program as large as the gradient of all metrics takes many minutes; one that runs once need not be fast."""
+
 laws = jax.jit(evaluate, static_argnames="task")
-slopes = jax.jit(jax.jacfwd(metrics_at, argnums=1))
-reverse = jax.jit(jax.grad(lambda design, amounts: jnp.sum(metrics_at(design, amounts, unlike())), argnums=1))
+slopes = jax.jit(jax.jacfwd(metrics_at, argnums=1), compiler_options=UNFUSED)
+reverse = jax.jit(
+    jax.grad(lambda design, amounts: jnp.sum(metrics_at(design, amounts, unlike())), argnums=1),
+    compiler_options=UNFUSED,
+)
 batched = jax.jit(jax.vmap(metrics_at, in_axes=(None, 0)))
 
 
@@ -309,7 +315,9 @@ def test_no_gradient_is_nan_anywhere(random_designs: Designs) -> None:
         return sum(jnp.sum(metrics[name]) for name in unlike())
 
     design = jax.tree.map(as_float64, random_designs.design())
-    found = jax.tree_util.tree_leaves_with_path(jax.jit(jax.grad(total, allow_int=True))(design))
+    found = jax.tree_util.tree_leaves_with_path(
+        jax.jit(jax.grad(total, allow_int=True), compiler_options=UNFUSED)(design)
+    )
     slopes_of = {jax.tree_util.keystr(path): leaf for path, leaf in found if leaf.dtype == np.float64}
     assert len(slopes_of) > 60
     assert [name for name, leaf in slopes_of.items() if not np.all(np.isfinite(leaf))] == []
