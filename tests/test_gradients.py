@@ -26,16 +26,23 @@ from tests.designs import Designs
 pytestmark = pytest.mark.usefixtures("float64")
 
 TASK = "aggregate"
-COUNTED = ("max_batch", "max_context")
+COUNTED = ("max_batch", "max_context", "kv_pool_blocks", "kv_pool_tokens")
 """Whole numbers: steps, whose derivative is 0 where there is one."""
-WHOLE = (".parallel.tensor", ".model.groups.kv_heads", ".kv_format.group_size")
-"""Numbers that stay whole: `ceil(kv_heads / n)` jumps at every sensible value; a group is a count of elements."""
+WHOLE = (
+    ".parallel.", ".model.groups.kv_heads", ".kv_format.group_size", ".model.layers", ".hardware.memory_domains.value",
+    ".hardware.scale_up_domain", ".engine.", ".model.states.",
+)  # fmt: skip
+"""Numbers that stay whole: `ceil(kv_heads / n)` jumps at every sensible value; a group is a count of elements.
+
+Engines count blocks, graphs and groups of layers; they have tests of their own.
+"""
 LAYOUTS = (
     "deepseek-ai/DeepSeek-V3.2", "deepseek-ai/DeepSeek-V4-Pro", "meta-llama/Llama-4-Scout-17B-16E-Instruct",
     "google/gemma-3-27b-it", "openai/gpt-oss-120b", "mistralai/Mamba-Codestral-7B-v0.1", "meta-llama/Llama-2-70b-hf",
 )  # fmt: skip
 """One of each way to keep KV is among the interior designs."""
-INTERIOR = 24
+INTERIOR = 40
+TIERS = ("host", "cxl", "nvme", "remote")
 STEP = 1e-6
 Vector = Any
 
@@ -43,6 +50,24 @@ Vector = Any
 def smooth() -> list[str]:
     """The metrics that have derivatives."""
     return [name for name in metric_register(TASK) if name not in COUNTED]
+
+
+def placements(random: np.random.Generator) -> dict[str, np.ndarray]:
+    """Some of the KV in every tier, most of what is out of device memory in one of them, more or less of it."""
+    shares = random.dirichlet([0.3] * len(TIERS), INTERIOR) + 0.01
+    outside = random.choice([0.01, 0.1, 0.5, 0.8], INTERIOR) * random.uniform(0.8, 1.1, INTERIOR)
+    parts = shares / shares.sum(axis=1, keepdims=True) * outside[:, None]
+    return {f"placement_{tier}": parts[:, place] for place, tier in enumerate(TIERS)}
+
+
+def figures() -> dict[str, str]:
+    """Assumed for every chip, so that the figures of all tiers are known; too small a capacity for some designs."""
+    found = {"scale_out_bandwidth": "20 GB/s", "memory_domains": "3", "host_link_bandwidth": "64 GB/s"}
+    for number, tier in enumerate(TIERS):
+        found[f"{tier}_capacity"] = f"{60 + 20 * number} GB"
+        if tier != "host":
+            found |= {f"{tier}_link_bandwidth": f"{50 - 10 * number} GB/s", f"{tier}_energy": "12 pJ/bit"}
+    return found
 
 
 @cache
@@ -65,16 +90,35 @@ def interior() -> tuple[Space, dict[str, np.ndarray]]:
         "retention": random.uniform(0.1, 0.95, INTERIOR),
         "sink_tokens": random.integers(1, 100, INTERIOR),
         "recent_tokens": random.integers(10, 1000, INTERIOR),
-        "placement_host": random.uniform(0.01, 0.95, INTERIOR),
+        "read_fraction": random.uniform(0.1, 0.9, INTERIOR),
+        "block_size": random.choice([16, 31, 64], INTERIOR),
+        "max_model_length": random.choice([400_001, 700_001], INTERIOR),
+        "reservation": random.choice(["paged", "paged", "contiguous"], INTERIOR),
+        "prefix_share": random.uniform(0.1, 0.9, INTERIOR),
+        "prefix_group": random.choice([2, 3, 9], INTERIOR),
+        "prefix_aware_attention": random.choice([True, False], INTERIOR),
+        "prefix_hit_rate": random.uniform(0.1, 0.9, INTERIOR),
+        "serving_mode": random.choice(["static", "static", "continuous"], INTERIOR),
+        **placements(random),
+        "access": random.choice(["streamed", "streamed", "parked"], INTERIOR),
+        "link_overlap": random.uniform(0.05, 0.95, INTERIOR),
         "tensor_parallel": random.choice([2, 4, 8, 16], INTERIOR),
+        "pipeline_parallel": random.choice([1, 2, 3], INTERIOR),
+        "context_parallel": random.choice([1, 1, 2], INTERIOR),
+        "attention_data_parallel": random.choice([1, 2, 5], INTERIOR),
+        "expert_parallel": random.choice([1, 2], INTERIOR),
+        "expert_skew": random.uniform(0.1, 4, INTERIOR),
+        "draft_tokens": random.choice([1, 2, 5], INTERIOR),
+        "acceptance_rate": random.uniform(0.1, 0.9, INTERIOR),
+        "die_placement": random.choice(["striped", "pinned"], INTERIOR),
         "utilisation": random.uniform(0.3, 0.98, INTERIOR),
         "model": np.array([*LAYOUTS, *random.choice(loadable_model_names(), INTERIOR - len(LAYOUTS))]),
         "hardware": random.choice(hardware_names(), INTERIOR),
     }
     found = {axis: np.unique(values, return_inverse=True) for axis, values in draws.items()}
-    space = make_space(
-        {axis: [NATIVE if value == 0 else value for value in values.tolist()] for axis, (values, _) in found.items()}
-    )
+    stated = {axis: values.tolist() for axis, (values, _) in found.items()}
+    stated["weight_bits"] = [NATIVE if value == 0 else value for value in stated["weight_bits"]]
+    space = make_space(stated)
     return space, {axis: places.astype(np.int32) for axis, (_, places) in found.items()}
 
 
@@ -105,7 +149,8 @@ def one_by_one(columns: Columns, positions: dict[str, np.ndarray]) -> list[Desig
 def interior_designs() -> list[Design]:
     """The interior designs."""
     space, positions = interior()
-    return one_by_one(Columns(space, load_catalogue(space)), positions)
+    catalogue = load_catalogue(space, dict.fromkeys(map(str, space.values("hardware")), figures()))
+    return one_by_one(Columns(space, catalogue), positions)
 
 
 def leaf_names(design: Design) -> list[str]:
@@ -134,9 +179,15 @@ def metrics_at(design: Design, amounts: Vector, names: Sequence[str] = tuple(met
     return jnp.stack([jnp.asarray(found.metrics[name], dtype=float) for name in names])
 
 
+UNFUSED = {"xla_disable_hlo_passes": "fusion"}
+"""Fusing a program as large as the gradient of all metrics takes many minutes; one that runs once need not be fast."""
+
 laws = jax.jit(evaluate, static_argnames="task")
-slopes = jax.jit(jax.jacfwd(metrics_at, argnums=1))
-reverse = jax.jit(jax.grad(lambda design, amounts: jnp.sum(metrics_at(design, amounts, unlike())), argnums=1))
+slopes = jax.jit(jax.jacfwd(metrics_at, argnums=1), compiler_options=UNFUSED)
+reverse = jax.jit(
+    jax.grad(lambda design, amounts: jnp.sum(metrics_at(design, amounts, unlike())), argnums=1),
+    compiler_options=UNFUSED,
+)
 batched = jax.jit(jax.vmap(metrics_at, in_axes=(None, 0)))
 
 
@@ -175,6 +226,10 @@ def test_equal_to_finite_differences(metric: str) -> None:
     assert np.max(error[agree]) < 1e-6
 
 
+UNUSED = {".hardware.reported_capacity"}
+"""Read by engines other than the ideal one."""
+
+
 def test_every_number_moves_some_metric() -> None:
     """Gradients that were all zero would agree with themselves: each number has an effect somewhere."""
     exact, _, _, _ = compared()
@@ -182,7 +237,7 @@ def test_every_number_moves_some_metric() -> None:
     silent = {name for name, effect in moved_by.items() if effect == 0}
     classes = ("query_output", "key_value", "ffn", "head", "router", "experts")
     formats = {f".model.{name}.native_format_bits" for name in classes}
-    assert silent == formats | {".hardware.scale_up_domain"}, "only what is compared with, not computed with, is silent"
+    assert silent == formats | UNUSED, "only what is compared with, not computed with, is silent"
 
 
 NEUTRAL = {"model": "meta-llama/Meta-Llama-3-8B", "hardware": "h100-sxm", "context": 8192}
@@ -199,6 +254,44 @@ EDGES: dict[str, dict[str, object]] = {
     "unsourced": {"hardware": "groq-lpu1", "tensor_parallel": 8, "placement_host": 0.5},
     "learned positions": {"model": "facebook/opt-13b"},
     "several devices": {"tensor_parallel": 64, "activation_bits": 8},
+    "all streamed from all tiers": {f"placement_{tier}": 0.25 for tier in TIERS},
+    "more placed than there is": {"placement_host": 1.0, "placement_remote": 1.0, "access": "parked"},
+    "all parked": {"placement_host": 1.0, "access": "parked", "prefix_hit_rate": 1.0},
+    "one of four decodes": {"placement_cxl": 0.75, "access": "parked", "prefix_hit_rate": 0.5, "link_overlap": 0.0},
+    "all in common, all found": {
+        "prefix_share": 1.0,
+        "prefix_group": 8,
+        "batch": 3,
+        "prefix_hit_rate": 1.0,
+        "prefix_aware_attention": True,
+    },
+    "a common prefix and eviction": {
+        "prefix_share": 1.0,
+        "prefix_group": 8,
+        "batch": 64,
+        "retention": 0.3,
+        "sink_tokens": 4,
+        "recent_tokens": 8188,
+        "residual_window": 128,
+        "key_bits": 2,
+    },
+    "hardly anything read": {"read_fraction": 1e-6, "block_size": 1_000_000},
+    "too short for the context": {"max_model_length": 1, "reservation": "contiguous"},
+    "prompts without outputs": {"serving_mode": "continuous"},
+    "prompts and outputs": {"serving_mode": "continuous", "output_tokens": 1, "batch": 512, "prefix_hit_rate": 1.0},
+    "nothing accepted": {"draft_tokens": 64, "acceptance_rate": 0.0},
+    "everything accepted": {"draft_tokens": 1, "acceptance_rate": 1.0},
+    "more stages than layers": {"pipeline_parallel": 64, "batch": 1},
+    "more ranks than sequences": {"attention_data_parallel": 8, "context_parallel": 32, "pipeline_parallel": 2},
+    "a rank for every expert": {
+        "model": "mistralai/Mixtral-8x7B-v0.1",
+        "tensor_parallel": 8,
+        "expert_parallel": 8,
+        "expert_skew": 100.0,
+    },
+    "experts of a dense model": {"expert_parallel": 8, "expert_skew": 1.0},
+    "a sequence on one of several dies": {"hardware": "b200-sxm", "die_placement": "pinned"},
+    "another engine": {"engine": "vllm", "batch": 8},
 }
 
 
@@ -222,7 +315,9 @@ def test_no_gradient_is_nan_anywhere(random_designs: Designs) -> None:
         return sum(jnp.sum(metrics[name]) for name in unlike())
 
     design = jax.tree.map(as_float64, random_designs.design())
-    found = jax.tree_util.tree_leaves_with_path(jax.jit(jax.grad(total, allow_int=True))(design))
+    found = jax.tree_util.tree_leaves_with_path(
+        jax.jit(jax.grad(total, allow_int=True), compiler_options=UNFUSED)(design)
+    )
     slopes_of = {jax.tree_util.keystr(path): leaf for path, leaf in found if leaf.dtype == np.float64}
     assert len(slopes_of) > 60
     assert [name for name, leaf in slopes_of.items() if not np.all(np.isfinite(leaf))] == []
@@ -257,16 +352,22 @@ def test_more_bits_are_more_bytes(random_designs: Designs, metric: str, axis: st
 
 
 def with_more(design: Design, figure: str) -> Design:
-    """The design on a chip with half as much again of one figure."""
+    """The design on a chip with half as much again of one figure, which may be a tier's."""
+    tier, _, field = figure.partition(".")
+    if field:
+        now = getattr(design.hardware, tier)
+        value = getattr(now, field)
+        more = replace(value, value=value.value * 1.5) if hasattr(value, "known") else value * 1.5
+        return replace(design, hardware=replace(design.hardware, **{tier: replace(now, **{field: more})}))
     now = getattr(design.hardware, figure)
     more = replace(now, value=now.value * 1.5) if hasattr(now, "known") else now * 1.5
     return replace(design, hardware=replace(design.hardware, **{figure: more}))
 
 
-@pytest.mark.parametrize(
-    "figure",
-    ["memory_bandwidth", "bf16_flops", "fp8_flops", "fp4_flops", "scale_up_bandwidth", "host_link_bandwidth"],
-)
+SPEEDS = ["memory_bandwidth", "bf16_flops", "fp8_flops", "fp4_flops", "scale_up_bandwidth", "scale_out_bandwidth"]
+
+
+@pytest.mark.parametrize("figure", [*SPEEDS, *(f"{tier}.bandwidth" for tier in TIERS)])
 def test_a_faster_chip_is_never_slower(random_designs: Designs, figure: str) -> None:
     design = random_designs.design()
     found = [laws(one, task=TASK).metrics["time_per_output_token"] for one in (design, with_more(design, figure))]
@@ -281,6 +382,17 @@ def test_more_memory_never_holds_less(random_designs: Designs) -> None:
     for name in ("memory_margin", *COUNTED):
         assert np.all(np.asarray(after[name]) >= np.asarray(before[name]))
         assert np.any(np.asarray(after[name]) > np.asarray(before[name]))
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_larger_tier_never_holds_less(tier: str) -> None:
+    grew = False
+    for design in interior_designs():
+        before, after = (laws(one, task=TASK).metrics for one in (design, with_more(design, f"{tier}.capacity")))
+        for name in ("memory_margin", "max_batch", "max_context"):
+            assert float(after[name]) >= float(before[name])
+            grew = grew or float(after[name]) > float(before[name])
+    assert grew
 
 
 @pytest.mark.parametrize("name", ["meta-llama/Meta-Llama-3-8B", "tiiuae/falcon-7b", "facebook/opt-13b"])
