@@ -123,7 +123,8 @@ def kv_pool_tokens(design: Design, step: Step) -> Tokens:
         return _ideal_tokens(design, step)
     longest = engine_memory.longest_of(design)
     layout = engine_memory.layout_of(design, longest)
-    of_engine = pool.pool_tokens(design.engine, kv_pool_blocks(design, step), layout, longest)
+    blocks = pool.pool_blocks(step.memory.pool, layout)  # finite also where the ideal engine's are not
+    of_engine = pool.pool_tokens(design.engine, blocks, layout, longest)
     return jnp.where(engine_memory.starts_up(design), of_engine, _ideal_tokens(design, step))
 
 

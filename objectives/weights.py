@@ -11,6 +11,10 @@ from kvwall.spaces.design import Experts, Matrices, ModelColumns, Parallel
 from kvwall.spaces.units import Bits, Bytes, Count, Ratio
 
 
+_EVEN = 1e-6
+"""Skew below which routing counts as uniform: its reciprocal stays finite."""
+
+
 def matrix_bits(matrices: Matrices | Experts, weight_bits: Bits) -> Bits:
     """Stored bits per weight of a class: as asked, or the checkpoint's own where `weight_bits` is 0."""
     return jnp.where(weight_bits > 0, weight_bits, matrices.native_bits)
@@ -64,7 +68,7 @@ def distinct_experts(experts: Experts, tokens: Count, skew: Ratio) -> Count:
     some_idle = experts.routed > experts.active
     idle = jnp.where(some_idle, 1 - experts.active / experts.routed, 0.5)  # a stand-in with a finite gradient
     others = jnp.maximum(tokens, 1.0) - 1
-    uneven = skew > 0
+    uneven = skew > _EVEN
     hazard = -others * jnp.log(idle)
     hazard = jnp.where(uneven, jnp.log1p(skew * hazard) / jnp.where(uneven, skew, 1.0), hazard)
     met = -jnp.expm1(jnp.log(idle) - hazard)  # 1 - idle*exp(-hazard), which would cancel where few are met
