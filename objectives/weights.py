@@ -10,7 +10,6 @@ from kvwall.objectives.whole import parts_up
 from kvwall.spaces.design import Experts, Matrices, ModelColumns, Parallel
 from kvwall.spaces.units import Bits, Bytes, Count, Ratio
 
-
 _EVEN = 1e-6
 """Skew below which routing counts as uniform: its reciprocal stays finite."""
 
