@@ -6,13 +6,14 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 RESULTS := outputs/memory-wall
 
-.PHONY: help sweep report test lint wheel-check clean
+.PHONY: help sweep report test test-long lint wheel-check clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make sweep        run the shipped study memory-wall and write its report"
 	@echo "make report       write the report of $(RESULTS) again"
-	@echo "make test         lint, types, layers and all tests"
+	@echo "make test         lint, types, layers and the tests"
+	@echo "make test-long    the tests that compile for minutes: gradients of every metric"
 	@echo "make lint         ruff, mypy and import-linter only"
 	@echo "make wheel-check  build sdist and wheel, then use the wheel outside this folder"
 	@echo "make clean        remove .venv and caches; results in outputs/ stay"
@@ -25,7 +26,10 @@ report: .venv/.core
 	$(BIN)/kvwall report $(RESULTS)
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not long"
+
+test-long: .venv/.test
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m long
 
 lint: .venv/.test
 	$(BIN)/ruff check .

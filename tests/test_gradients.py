@@ -23,7 +23,7 @@ from kvwall.spaces.models.load import load_model, loadable_model_names
 from kvwall.spaces.space import Space, make_space
 from tests.designs import Designs
 
-pytestmark = pytest.mark.usefixtures("float64")
+pytestmark = [pytest.mark.usefixtures("float64"), pytest.mark.long]
 
 TASK = "aggregate"
 COUNTED = ("max_batch", "max_context", "kv_pool_blocks", "kv_pool_tokens")
