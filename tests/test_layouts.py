@@ -131,7 +131,7 @@ def test_distinct_experts_tend_to_all() -> None:
     assert np.all(np.diff(met) > 0)
     assert met[-1] == pytest.approx(256)
     one = Experts(1.0, 4.0, 4.0, 1.0, 16.0, 16.0)
-    assert np.asarray(distinct_experts(one, tokens)) == pytest.approx(np.full(6, 4.0))
+    assert np.asarray(distinct_experts(one, tokens, 0.0)) == pytest.approx(np.full(6, 4.0))
 
 
 def test_a_large_batch_reads_every_expert() -> None:

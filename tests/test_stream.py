@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from kvwall.objectives.register import LABELS, STATUS_OK
+from kvwall.objectives.register import LABELS, STATUS_OK, metric_register
 from kvwall.objectives.status import STATUSES
 from kvwall.spaces.columns import Columns, load_catalogue
 from kvwall.spaces.errors import InputError
@@ -125,11 +125,13 @@ def test_marginals_along_every_dimension(case):
     problem, stream, result, everything = case
     space = problem.columns.space
     feasible = (everything["status"] == STATUS_OK).reshape(space.shape)
+    asked = {one.metric for one in (*problem.objectives, *problem.constraints)}
     for place, dim in enumerate(space.dims):
         others = tuple(axis for axis in range(len(space.dims)) if axis != place)
         for name, dims in stream.depends.items():
-            assert (name in result.summary.low[dim]) == (dim in dims)
-            if dim not in dims:
+            kept = dim in dims and (name in asked or metric_register(problem.task)[name].summarised)
+            assert (name in result.summary.low[dim]) == kept
+            if not kept:
                 continue
             value = np.where(feasible, everything[name].reshape(space.shape), np.nan)
             none = np.all(np.isnan(value), axis=others)
