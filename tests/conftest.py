@@ -14,10 +14,14 @@ from pathlib import Path
 
 import jax
 import pytest
+from hypothesis import settings
 
 from tests.designs import Designs, draw_designs
 
 jax.config.update("jax_debug_nans", True)
+
+settings.register_profile("unhurried", deadline=None)  # how long an example takes is no property of the code
+settings.load_profile("unhurried")
 
 # Many tests compile the same kernel, some in processes of their own: compiled once a run. Each user has an own folder.
 KERNELS = str(Path(tempfile.gettempdir()) / f"kvwall-test-kernels-{os.getuid()}")

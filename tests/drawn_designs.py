@@ -190,6 +190,8 @@ def without_idle_ranks(axes: dict[str, Any]) -> dict[str, Any]:
 
 few = settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 """The same examples in every run."""
+more = settings(few, max_examples=300)
+"""Where a law is another in a small part of the designs."""
 
 NEUTRAL: dict[str, Any] = {
     "model": "meta-llama/Meta-Llama-3-8B", "hardware": "h100-sxm", "batch": 1, "context": 8192,

@@ -61,6 +61,8 @@ def test_parked_designs_never_read_over_a_link(axes: Numbers) -> None:
     assert found.parts["tier_link"] == 0
     assert found.parts["bound_by"] != time.RESOURCES.index("tier_link")
     assert found.parts["active"] == pytest.approx(axes["batch"] * (1 - outside))
+    alone = evaluated(axes, batch=found.parts["active"], access="streamed", **NOWHERE)
+    assert found.parts["step"] == pytest.approx(alone.parts["step"], rel=1e-6), "as if the others were not there"
     if outside > 0:
         streamed = evaluated(axes, access="streamed")
         assert streamed.parts["tier_link"] > 0
@@ -138,7 +140,7 @@ def test_speculation_by_hand() -> None:
 
 # Experts
 
-SKEW = st.floats(0, 50).map(lambda skew: round(skew, 6))
+SKEW = st.sampled_from([1.0, 50.0]).flatmap(lambda most: st.floats(0, most)).map(lambda skew: round(skew, 6))
 
 
 @given(st.integers(1, 400), st.data(), st.floats(1, 1e6), SKEW, SKEW)
@@ -168,6 +170,13 @@ def test_the_busiest_expert_rank_has_the_mean_or_more(routed: int, ranks: int, s
     read = float(experts_read(experts, tokens, skew, float(ranks)))
     mean = float(distinct_experts(experts, tokens, skew)) / ranks
     assert mean * (1 - TOLERANCE) <= read <= -(-routed // ranks) + TOLERANCE
+
+
+def test_the_busiest_expert_rank_by_hand() -> None:
+    """64 experts on 8 ranks, squared coefficient of variation 0.5: a sum of 8 has 1/16."""
+    experts = Experts(1.0, 64.0, 2.0, 1.0, 16.0, 16.0)
+    assert float(parallel.hot_rank(experts, 0.5, 8.0)) == pytest.approx(1 + np.sqrt(2 * np.log(8) / 16))
+    assert float(parallel.hot_rank(experts, 100.0, 8.0)) == 8, "no rank has more than all"
 
 
 # Prefill and reload
