@@ -89,6 +89,15 @@ def visiting_share(active: Count, ranks: Count, hot: Ratio) -> Ratio:
     return jnp.where(several, 1 - missed**active, 1.0)
 
 
+def expert_visits(design: Design) -> tuple[Ratio, Ratio]:
+    """Shares of the tokens that visit the busiest expert rank, and a scale-up domain."""
+    experts, ranks = design.model.experts, design.parallel.expert
+    hot = hot_rank(experts, design.workload.expert_skew, ranks)
+    domains = parts_up(stage_devices(design.parallel), design.hardware.scale_up_domain)
+    to_domain = visiting_share(experts.active, jnp.minimum(ranks, domains), 1.0)
+    return visiting_share(experts.active, ranks, hot), to_domain
+
+
 def sent_in_step(design: Design, rank_tokens: Count, tokens: Count, layer_share: Ratio) -> Sent:
     """All collectives of a step on the busiest device.
 
@@ -106,33 +115,23 @@ def sent_in_step(design: Design, rank_tokens: Count, tokens: Count, layer_share:
     size = model.hidden * design.precision.activation_bits / BITS_PER_BYTE
     half = model.reduces_per_layer / 2
     ranks, split, stage = parallel.expert, expert_tensor(parallel), stage_devices(parallel)
-    hot = hot_rank(model.experts, design.workload.expert_skew, ranks)
-    to_rank = visiting_share(model.experts.active, ranks, hot)
-    to_domain = visiting_share(model.experts.active, jnp.minimum(ranks, parts_up(stage, domain)), 1.0)
+    to_rank, to_domain = expert_visits(design)
     expert_layers = model.experts.layers
     parts = (
         (model.layers * half, sent_by_collective(rank_tokens * size, attention_devices(parallel), 2.0, domain)),
         ((model.layers - expert_layers) * half, sent_by_collective(tokens * size, stage, 2.0, domain)),
         (expert_layers * half, sent_to_experts(tokens * size, (to_rank, to_domain), ranks, split, domain)),
         (expert_layers * half, sent_by_collective(tokens * to_rank * size, split, 2.0, domain)),
-        (1.0, sent_by_collective(rank_tokens * _partial_results(design), parallel.context, 1.0, domain)),
+        (1.0, sent_by_collective(rank_tokens * partial_results(design), parallel.context, 1.0, domain)),
     )
-    sent = [(layer_share * each, one) for each, one in parts]
-    inside, across = (sum((each * part(one) for each, one in sent), start=0.0) for part in (_inside, _across))
+    inside = sum((layer_share * each * one.inside for each, one in parts), start=0.0)
+    across = sum((layer_share * each * one.across for each, one in parts), start=0.0)
     handed = jnp.where(parallel.pipeline > 1, tokens * size / stage, 0.0)  # by every stage at the same time
     apart = replica_devices(parallel) > domain
     return Sent(inside + jnp.where(apart, 0.0, handed), across + jnp.where(apart, handed, 0.0))
 
 
-def _inside(sent: Sent) -> Bytes:
-    return sent.inside
-
-
-def _across(sent: Sent) -> Bytes:
-    return sent.across
-
-
-def _partial_results(design: Design) -> Bytes:
+def partial_results(design: Design) -> Bytes:
     """Bytes of a token's queries and partial results that ranks of context parallelism exchange, all layers."""
     groups = design.model.groups
     heads = groups.query_heads * (groups.score_dim + groups.mix_dim) / design.parallel.tensor

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import jax
 import jax.numpy as jnp
 
 from kvwall.objectives import kv, pages, paging, pool, startup
-from kvwall.objectives.known import surely
+from kvwall.objectives.known import repeated, surely
 from kvwall.objectives.kv import Cache
 from kvwall.objectives.pages import Layout
 from kvwall.objectives.whole import parts_up
@@ -22,7 +21,7 @@ from kvwall.spaces.units import Bytes, Flag, Ratio, Tokens
 _HALVINGS = 31
 _LONGEST = 2.0**_HALVINGS
 """Tokens, above any context that the axes allow."""
-_MODEL_BITS = 16.0
+MODEL_BITS = 16.0
 """Of the dtype that engines compute in."""
 
 
@@ -77,7 +76,7 @@ def pool_of(design: Design, weights: Bytes) -> Bytes:
     engine, memory, start = design.engine, memory_seen(design), startup_of(design, longest_of(design))
     if surely(engine.starts_up, 0.0):
         return pool.pool_bytes(engine, memory, utilisation_of(design), weights, 0.0, 0.0, 0.0)
-    profiled = startup.activation_peak(engine, design.model, start, _MODEL_BITS)
+    profiled = startup.activation_peak(engine, design.model, start, MODEL_BITS)
     libraries = startup.non_torch(engine, design.parallel.tensor, memory)
     graphs = startup.graph_estimate(engine, start.sequences)
     real = starts_up(design)
@@ -90,7 +89,7 @@ def layout_of(design: Design, length: Tokens) -> Layout:
     """The engine's blocks on a device of the stage with most layers, and those of a request of this length."""
     form = design.kv_format
     bits = CacheBits(
-        kv.stored_bits(form.key_bits, form), kv.stored_bits(form.value_bits, form), jnp.asarray(_MODEL_BITS)
+        kv.stored_bits(form.key_bits, form), kv.stored_bits(form.value_bits, form), jnp.asarray(MODEL_BITS)
     )
     return pages.layout(design.engine, stage_groups(design), design.model.states, bits, startup_of(design, length))
 
@@ -139,17 +138,16 @@ def context_reserved_in(size: Bytes, design: Design, cache: Cache, own: Tokens) 
     def fits(length: Tokens) -> Flag:
         return reserved(design, cache, length, own) <= size
 
-    def halved(ends: tuple[jax.Array, jax.Array], _: None = None) -> tuple[tuple[jax.Array, jax.Array], None]:
+    def halved(ends: tuple[Tokens, Tokens]) -> tuple[Tokens, Tokens]:
         low, high = ends
         middle = jnp.floor((low + high) / 2)
         enough = fits(jnp.maximum(middle, 1.0))
-        return (jnp.where(enough, middle, low), jnp.where(enough, high, middle)), None
+        return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
 
     shape = jnp.shape(size + reserved(design, cache, jnp.ones_like(size), own))
-    ends = (jnp.zeros(shape, jnp.result_type(size)), jnp.full(shape, _LONGEST, jnp.result_type(size)))
-    if isinstance(ends[0], jax.core.Tracer):
-        ends, _ = jax.lax.scan(halved, ends, length=_HALVINGS)
-    else:
-        for _ in range(_HALVINGS):
-            ends, _ = halved(ends)
-    return jnp.where(fits(jnp.full(shape, _LONGEST)), jnp.inf, ends[0])
+    ends: tuple[Tokens, Tokens] = (
+        jnp.zeros(shape, jnp.result_type(size)),
+        jnp.full(shape, _LONGEST, jnp.result_type(size)),
+    )
+    longest, _ = repeated(halved, ends, _HALVINGS)
+    return jnp.where(fits(jnp.full(shape, _LONGEST)), jnp.inf, longest)

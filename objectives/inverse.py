@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kvwall.objectives.known import surely
+from kvwall.objectives.known import repeated, surely
 from kvwall.objectives.kv import Cache
 from kvwall.spaces.design import NO_LIMIT
 from kvwall.spaces.units import Bytes, Ratio, Real, Tokens
@@ -36,23 +36,19 @@ def context_of_bytes(
     800
     """
     first = 1 + _ROUNDINGS * _last_place(size)  # just past the first token: where something bends at 1 it has bent
-    context = jnp.full(jnp.shape(size + of_context(jnp.ones_like(size))), first, jnp.result_type(size))
+    context: Tokens = jnp.full(jnp.shape(size + of_context(jnp.ones_like(size))), first, jnp.result_type(size))
     for start in starts:
         context = jnp.where(of_context(start) <= size, jnp.maximum(context, start), context)
 
-    def newton(context: jax.Array, _: None = None) -> tuple[jax.Array, None]:
+    def newton(context: Tokens) -> Tokens:
         there, slope = jax.jvp(of_context, (context,), (jnp.ones_like(context),))
         grows = slope > 0
         step = jnp.maximum(size - there, 0.0) / jnp.where(grows, slope, 1.0)
         stays = jnp.where(there < size, NO_LIMIT, context)
-        return jnp.where(grows, jnp.minimum(context + step, NO_LIMIT), stays), None
+        return jnp.where(grows, jnp.minimum(context + step, NO_LIMIT), stays)
 
-    if isinstance(context, jax.core.Tracer):
-        context, _ = jax.lax.scan(newton, context, length=pieces)  # type: ignore[arg-type]
-    else:  # a loop would be compiled for these very numbers
-        for _ in range(pieces):
-            context, _ = newton(context)
-    reached = jnp.where(context >= NO_LIMIT, jnp.inf, context)
+    last: Tokens = repeated(newton, context, pieces)
+    reached = jnp.where(last >= NO_LIMIT, jnp.inf, last)
     nothing, one = of_context(jnp.zeros_like(context)), of_context(jnp.ones_like(context))
     within_first = jnp.clip((size - nothing) / jnp.where(one > nothing, one - nothing, 1.0), 0.0, 1.0)
     return jnp.where(one >= size, within_first, reached)

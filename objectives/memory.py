@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from kvwall.objectives import engine_memory, inverse, paging, parallel, prefix, tiers, weights
 from kvwall.objectives.known import surely
 from kvwall.objectives.kv import BITS_PER_BYTE, Cache
-from kvwall.objectives.whole import parts_down, parts_up
 from kvwall.spaces.design import NO_LIMIT, Design, ModelColumns
 from kvwall.spaces.units import Bits, Bytes, Count, Flag, Ratio, Tokens
 
@@ -94,9 +93,8 @@ def sequences_held(place: Place, sequences: Sequences) -> Count:
     return jnp.maximum(jnp.where(shares, fewer, grouped), 0.0)
 
 
-def _limit_of(real: Flag, holds: Flag, place: Place, sequences: Sequences) -> Count:
-    """Sequences that a place limits its device to, if it does: with a real engine activations are not theirs."""
-    limits = jnp.logical_and(holds, jnp.logical_or(jnp.logical_not(real), place.share > 0))
+def _limit_of(limits: Flag, place: Place, sequences: Sequences) -> Count:
+    """Sequences that a place limits its device to, if it does."""
     safe = replace(place, share=jnp.where(limits, place.share, 1.0))
     return jnp.where(limits, sequences_held(safe, sequences), NO_LIMIT)
 
@@ -104,9 +102,7 @@ def _limit_of(real: Flag, holds: Flag, place: Place, sequences: Sequences) -> Co
 def pool_requests(holds: Flag, place: Place, resident: Count, longest: Sequences) -> Count:
     """Requests of the longest length that a place's pool holds: its room once activations are in."""
     pool = Place(jnp.maximum(place.room - resident * place.beside, 0.0), place.share, 0.0)
-    limits = jnp.logical_and(holds, place.share > 0)
-    safe = replace(pool, share=jnp.where(limits, place.share, 1.0))
-    return jnp.where(limits, sequences_held(safe, longest), NO_LIMIT)
+    return _limit_of(jnp.logical_and(holds, place.share > 0), pool, longest)
 
 
 def unlimited_to_infinite(real: Flag, number: Count) -> Count:
@@ -138,7 +134,7 @@ def sequences_of(cache: Cache, design: Design, length: Tokens, own: Tokens) -> S
 
 def longest_sequences(cache: Cache, design: Design) -> Sequences:
     """What requests of the longest length reserve."""
-    whole = paging.longest(design.paging, design.workload.context + design.workload.output_tokens)
+    whole = engine_memory.longest_of(design)
     return sequences_of(cache, design, whole, jnp.maximum(whole - design.workload.context, 0.0))
 
 
@@ -160,7 +156,7 @@ def places(design: Design, beside: Bytes) -> tuple[tuple[Flag, Place], ...]:
     layers, end = stored_weights(design)
     stages, count = design.parallel.pipeline, design.model.layers
     several = stages > 1
-    most, fewest = parts_up(count, stages) / count, parts_down(count, stages) / count
+    most, fewest = parallel.stage_shares(count, stages)
     in_hbm = jnp.maximum(1 - tiers.placed_fraction(design.placement), 0.0)
     fraction = jnp.where(several, fewest, 1.0)
     last = Place(engine_memory.pool_of(design, layers * fraction + end), in_hbm * fraction, beside)
@@ -185,14 +181,19 @@ def memory_of(design: Design, cache: Cache, resident: Count) -> Memory:
     stage = parallel.stage_devices(design.parallel)
     each = activation_bytes(model, design.precision.activation_bits, stage)
     reserved = engine_memory.reserved(design, cache, work.context + work.output_tokens, work.output_tokens)
-    beside = jnp.where(engine_memory.starts_up(design), 0.0, each * tiers.active_share(design.placement))
+    real = engine_memory.starts_up(design)
+    beside = jnp.where(real, 0.0, each * tiers.active_share(design.placement))
     there = places(design, beside)
     sequences = sequences_of(cache, design, work.context + work.output_tokens, work.output_tokens)
     longest, ranks = longest_sequences(cache, design), design.parallel.attention_data
     margins = [jnp.where(holds, memory_margin(place, resident, reserved), NO_LIMIT) for holds, place in there]
-    real = engine_memory.starts_up(design)
-    batches = [jnp.floor(_limit_of(real, holds, place, sequences)) for holds, place in there]
-    requests = [_limit_of(real, holds, place, longest) for holds, place in there]
+    # with a real engine activations are not the sequences': a place without KV limits none
+    limiting = [
+        (jnp.logical_and(holds, jnp.logical_or(jnp.logical_not(real), place.share > 0)), place)
+        for holds, place in there
+    ]
+    batches = [jnp.floor(_limit_of(limits, place, sequences)) for limits, place in limiting]
+    requests = [_limit_of(limits, place, longest) for limits, place in limiting]
     layers, ends = stored_weights(design)
     held = parallel.worst_stage(layers, ends, 0.0, model.layers, design.parallel.pipeline)
     return Memory(

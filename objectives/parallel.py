@@ -53,6 +53,16 @@ def pipelined(worst: Real, whole: Real, micro: Count, stages: Count) -> Real:
     return jnp.where(stages > 1, jnp.maximum(worst, whole / micro), worst)
 
 
+def stage_shares(layers: Count, stages: Count) -> tuple[Ratio, Ratio]:
+    """Shares of the layers that a stage has: (the most, the fewest).
+
+    >>> most, fewest = stage_shares(10.0, 4.0)
+    >>> round(float(most), 6), round(float(fewest), 6)
+    (0.3, 0.2)
+    """
+    return parts_up(layers, stages) / layers, parts_down(layers, stages) / layers
+
+
 def worst_stage(body: Real, end: Real, beside: Real, layers: Count, stages: Count) -> Real:
     """What the most loaded stage has: of the layers one more where they do not divide, or the end's part as well.
 
@@ -68,7 +78,7 @@ def worst_stage(body: Real, end: Real, beside: Real, layers: Count, stages: Coun
     >>> float(worst_stage(61.0, 10.0, 20.0, 81.0, 4.0)), float(worst_stage(60.0, 10.0, 20.0, 80.0, 4.0))
     (30.0, 30.0)
     """
-    most, fewest = parts_up(layers, stages) / layers, parts_down(layers, stages) / layers
+    most, fewest = stage_shares(layers, stages)
     of_layers = body + beside
     several = jnp.maximum(most * of_layers, fewest * of_layers + end)
     return jnp.where(stages > 1, several, body + end + beside)
@@ -80,7 +90,8 @@ def layers_of_stage(layers: Count, stages: Count) -> Ratio:
     >>> round(float(layers_of_stage(10.0, 3.0)), 6), float(layers_of_stage(8.0, 4.0))
     (0.4, 0.25)
     """
-    return jnp.where(stages > 1, parts_up(layers, stages) / layers, 1.0)
+    most, _ = stage_shares(layers, stages)
+    return jnp.where(stages > 1, most, 1.0)
 
 
 def expert_tensor(parallel: Parallel) -> Count:

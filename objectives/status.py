@@ -54,9 +54,7 @@ def _links_known(design: Design) -> Flag:
         jnp.logical_or(chip.scale_up_bandwidth.known, jnp.logical_not(inside)),
         jnp.logical_or(chip.scale_out_bandwidth.known, jnp.logical_not(across)),
     ]
-    for placed, tier in tiers.placed_tiers(design.placement, chip):
-        used.append(jnp.logical_or(tier.bandwidth.known, placed <= 0))
-    return _all(*used)
+    return _all(*used, tiers.links_known(design.placement, chip))
 
 
 def _peak_known(design: Design, operand_bits: Bits) -> Flag:

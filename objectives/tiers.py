@@ -7,7 +7,7 @@ from functools import reduce
 import jax.numpy as jnp
 
 from kvwall.spaces.design import NO_LIMIT, HardwareColumns, Placement, Tier
-from kvwall.spaces.units import Bytes, Count, Ratio, Seconds
+from kvwall.spaces.units import Bytes, Count, Flag, Ratio, Seconds
 
 TIERS = ("host", "cxl", "nvme", "remote")
 _SOME = 1e-6
@@ -47,6 +47,14 @@ def active_sequences(batch: Count, placement: Placement) -> Count:
 def active_share(placement: Placement) -> Ratio:
     """Share of the sequences that decode."""
     return jnp.where(placement.parked, jnp.maximum(1 - placed_fraction(placement), _SOME), 1.0)
+
+
+def links_known(placement: Placement, chip: HardwareColumns) -> Flag:
+    """Whether the link of every tier that holds KV has a source."""
+    return reduce(
+        jnp.logical_and,
+        [jnp.logical_or(tier.bandwidth.known, placed <= 0) for placed, tier in placed_tiers(placement, chip)],
+    )
 
 
 def slowest_transfer(size: Bytes, placement: Placement, chip: HardwareColumns) -> Seconds:

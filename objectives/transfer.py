@@ -55,10 +55,9 @@ def slowest_link(design: Design) -> BytesPerSecond:
 
 def link_sourced(design: Design) -> Flag:
     """Whether that link has a source: of every placed tier, or of the host's where none is."""
-    placed = tiers.placed_tiers(design.placement, design.hardware)
-    known = [jnp.logical_or(tier.bandwidth.known, fraction <= 0) for fraction, tier in placed]
     none = tiers.placed_fraction(design.placement) <= 0
-    return jnp.where(none, design.hardware.host.bandwidth.known, reduce(jnp.logical_and, known))
+    known = tiers.links_known(design.placement, design.hardware)
+    return jnp.where(none, design.hardware.host.bandwidth.known, known)
 
 
 def tier_bandwidth(design: Design, step: Step) -> BytesPerSecond:

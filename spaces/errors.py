@@ -43,10 +43,10 @@ class Faults:
     def __bool__(self) -> bool:
         return bool(self._found)
 
-    def raise_if_any(self) -> None:
-        """Raise one InputError with everything recorded; do nothing when there is nothing."""
+    def raise_if_any(self, label: str = "") -> None:
+        """Raise one InputError with everything recorded, each after the label if any; do nothing for nothing."""
         if self._found:
-            raise InputError(self._found)
+            raise InputError([f"{label}: {fault}" for fault in self._found] if label else self._found)
 
 
 def nearest(name: str, allowed: Iterable[str], most: int = 3) -> str:

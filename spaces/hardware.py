@@ -121,10 +121,7 @@ def load_hardware(name_or_path: str, assume: Mapping[str, str] = _NOTHING) -> Ha
     for field in _REQUIRED:
         if field not in figures and field not in table and field not in assume:
             faults.add(f'{field} is missing: add [{field}] with value = "{FIGURES[field].example}" and a source')
-    try:
-        faults.raise_if_any()
-    except InputError as error:
-        raise InputError(f"{name_or_path}: {fault}" for fault in error.faults) from None
+    faults.raise_if_any(name_or_path)
     return Hardware(**strings, **(figures | assumed), assumed=tuple(assumed))  # type: ignore[arg-type]
 
 

@@ -89,10 +89,7 @@ def load_tier(name_or_path: str) -> TierTechnology:
     kind = texts.get("kind")
     if kind is not None and kind not in KINDS:
         faults.add(f'kind = "{kind}": write {_REQUIRED["kind"]}{nearest(kind, KINDS)}')
-    try:
-        faults.raise_if_any()
-    except InputError as error:
-        raise InputError(f"{name_or_path}: {fault}" for fault in error.faults) from None
+    faults.raise_if_any(name_or_path)
     of_link = link_energy(texts.get("technology", ""))
     if of_link is not None:
         figures = {"energy": of_link} | figures

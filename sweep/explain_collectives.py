@@ -194,7 +194,7 @@ def _parts(single: SingleDesign, of: Pass) -> Iterator[_Part]:
         yield from _of_experts(single, of, names, part)
     if single.number("context_parallel") > 1:
         formula = f"{of.rank_tokens}*exchanged"
-        amount = of.rank_count * exchanged_bytes(single)
+        amount = of.rank_count * collectives.partial_results(single.design)
         ranks = int(single.number("context_parallel"))
         yield part("exchanged_CP", "queries and partial results of attention", formula, amount, "CP", ranks, 1)
 
@@ -204,7 +204,7 @@ def _of_experts(single: SingleDesign, of: Pass, names: Names, part: Callable[...
     ranks, split = int(single.number("expert_parallel")), int(parallel.expert_tensor(layout))
     formula = f"moe_layers*reduces/2*{of.tokens}*{_MESSAGE}"
     amount = model.experts.layers * model.reduces_per_layer / 2 * of.count * _message(single)
-    visits = visiting(single), visiting_domain(single)
+    visits = collectives.expert_visits(single.design)
     domain = float(single.design.hardware.scale_up_domain)
     what = "dispatch to expert ranks and combine"
     yield _Dispatch(
@@ -215,32 +215,18 @@ def _of_experts(single: SingleDesign, of: Pass, names: Names, part: Callable[...
         yield part("reduced_experts", "all-reduces of experts that are split", formula, visited, "split", split)
 
 
-def visiting(single: SingleDesign) -> Any:
-    """Share of the tokens that the busiest expert rank gets."""
-    design = single.design
-    hot = parallel.hot_rank(design.model.experts, design.workload.expert_skew, design.parallel.expert)
-    return collectives.visiting_share(design.model.experts.active, design.parallel.expert, hot)
-
-
-def visiting_domain(single: SingleDesign) -> Any:
-    """Share of the tokens that a scale-up domain gets."""
-    layout, domain = single.design.parallel, single.design.hardware.scale_up_domain
-    domains = jnp.minimum(layout.expert, jnp.ceil(parallel.stage_devices(layout) / domain))
-    return collectives.visiting_share(single.design.model.experts.active, domains, jnp.asarray(1.0))
-
-
 def add_shares(sheet: Sheet, single: SingleDesign) -> None:
     """What expert ranks and context ranks make of a token's message."""
     if single.number("expert_parallel") > 1:
-        hot = hot_symbol(single)
+        hot, (to_rank, to_domain) = hot_symbol(single), collectives.expert_visits(single.design)
         missed = f"min({hot}/EP, 1)" if hot else "1/EP"
         unit = "of the tokens that have an expert on a rank" + (", the busiest" if hot else "")
-        sheet.add(BETWEEN, "visit", f"1 - (1 - {missed})**k", visiting(single), unit)
+        sheet.add(BETWEEN, "visit", f"1 - (1 - {missed})**k", to_rank, unit)
         stage, _, domain = devices_of(single)
         if stage > domain:
             places = f"min(EP, ceil({names_of(single).stage}/scale_up_domain))"
             unit = "of the tokens that have an expert in a scale-up domain"
-            sheet.add(BETWEEN, "visit_domain", f"1 - (1 - 1/{places})**k", visiting_domain(single), unit)
+            sheet.add(BETWEEN, "visit_domain", f"1 - (1 - 1/{places})**k", to_domain, unit)
     if single.number("context_parallel") > 1:
         terms = []
         for store in stores_of(single):
@@ -248,15 +234,13 @@ def add_shares(sheet: Sheet, single: SingleDesign) -> None:
                 terms.append(store.named(f"{store.times}*query_heads#*(score_dim# + mix_dim#)"))
         ranks = "TP" if single.number("tensor_parallel") > 1 else ""
         formula = over(bracketed(terms or ["0"]), ranks) + "*activation_bits/8"
-        sheet.add(BETWEEN, "exchanged", formula, exchanged_bytes(single), "B per token, queries and partial results")
-
-
-def exchanged_bytes(single: SingleDesign) -> Any:
-    """Bytes of a token's queries and partial results that context ranks exchange, all layers."""
-    groups, design = single.design.model.groups, single.design
-    heads = groups.query_heads * (groups.score_dim + groups.mix_dim) / design.parallel.tensor
-    elements = jnp.sum(groups.layers * groups.readers * heads, axis=0)
-    return elements * design.precision.activation_bits / BITS_PER_BYTE
+        sheet.add(
+            BETWEEN,
+            "exchanged",
+            formula,
+            collectives.partial_results(single.design),
+            "B per token, queries and partial results",
+        )
 
 
 def add_messages(sheet: Sheet, single: SingleDesign) -> None:

@@ -131,9 +131,10 @@ def declare_engine(sheet: Sheet, single: SingleDesign) -> None:
     source = f"engine {band.name}, `catalog engines {band.name}`: {band.meaning}"
     seen = engine_memory.memory_seen(design)
     layout = engine_memory.layout_of(design, length)
+    profiled = startup.activation_peak(engine, design.model, start, engine_memory.MODEL_BITS)
     for symbol, value, meaning in (
         ("memory_seen", seen, "memory that the driver reports"),
-        ("profiled", startup.activation_peak(engine, design.model, start, 16.0), "B of activations, profiled"),
+        ("profiled", profiled, "B of activations, profiled"),
         ("libraries", startup.non_torch(engine, design.parallel.tensor, seen), "B of libraries"),
         ("graphs", startup.graph_estimate(engine, start.sequences), "B set aside for CUDA graphs"),
         ("state_share", engine.state_share, "memory of recurrent states over that of tokens"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kvwall.objectives.paging import waste
 from kvwall.spaces.axes import Value
 from kvwall.sweep.remedies.family import Change, Family, Setting
 from kvwall.sweep.remedies.outcome import Outcome
@@ -46,11 +47,11 @@ class Paging(Family):
     def sentence(self, single: SingleDesign, change: Change, before: Outcome, after: Outcome) -> str:
         """What reservation wastes."""
         longest, needed = longest_reserved(single), _needed(single)
-        waste = percent(max(1 - needed / longest, 0.0))
+        unused = percent(max(float(waste(needed, longest)), 0.0))
         told = "" if _contiguous(single) else "the design is paged already; "
         if longest <= needed:
             return f"{told}reserving no more than the {needed:,} tokens needed wastes nothing, so pages free nothing"
-        return f"{told}paging frees memory but no bandwidth: of {longest:,} reserved tokens {waste} would hold nothing"
+        return f"{told}paging frees memory but no bandwidth: of {longest:,} reserved tokens {unused} would hold nothing"
 
     def against(self, single: SingleDesign) -> Change:
         """Contiguous reservation of the longest sequence served; the design itself where it reserves so."""
