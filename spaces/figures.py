@@ -57,7 +57,7 @@ class Measure:
 FIGURES: Final[Mapping[str, Measure]] = {
     "memory_capacity": Measure("byte", "80 GiB", 4e9, 4e12, on_chip=(5e7, 1e12)),
     "memory_bandwidth": Measure("byte/s", "3.35 TB/s", 3e10, 1e14, on_chip=(1e12, 1e17)),
-    "bf16_flops": Measure("FLOP/s", "989.4 TFLOP/s", 3e12, 1e17, on_chip=(3e12, 1e18)),
+    "bf16_flops": Measure("FLOP/s", "989.4 TFLOP/s", 1e12, 1e17, on_chip=(3e12, 1e18)),
     "fp8_flops": Measure("FLOP/s", "1979 TFLOP/s", 6e12, 2e17, on_chip=(6e12, 2e18)),
     "int8_ops": Measure("FLOP/s", "1979 TFLOP/s", 6e12, 2e17, on_chip=(6e12, 2e18)),
     "fp6_flops": Measure("FLOP/s", "4.5 PFLOP/s", 6e12, 2e17, on_chip=(6e12, 2e18)),

@@ -1,7 +1,7 @@
 """The register of Llama-like families without experts: `model_type` -> what differs from the plain block.
 
-Sources: the model classes of Hugging Face transformers; EXAONE 3, Baichuan, InternLM, InternLM2 and MiMo
-from the code published with their checkpoints.
+Sources: the model classes of Hugging Face transformers; Aquila, EXAONE 3, Baichuan, InternLM, InternLM2 and
+MiMo from the code published with their checkpoints.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ LLAMA_VARIANTS: dict[str, Variant] = {
         absent_kv_is_mha=False,
         head_dim=128,
     ),
+    "aquila": Variant(),
     "exaone": Variant(),
     "exaone4": Variant(query_key_norm="head", absent_kv_is_mha=False, windows=every(4)),
     "hunyuan_v1_dense": Variant(

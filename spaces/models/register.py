@@ -9,6 +9,7 @@ from kvwall.spaces.models.bloom import bloom
 from kvwall.spaces.models.cohere import cohere, cohere2
 from kvwall.spaces.models.config import Config
 from kvwall.spaces.models.dbrx import dbrx
+from kvwall.spaces.models.deci import deci
 from kvwall.spaces.models.deepseek import (
     axk1,
     deepseek_v2,
@@ -60,6 +61,7 @@ CONSTRUCTORS: dict[str, Constructor] = {
     "cohere": cohere,
     "cohere2": cohere2,
     "dbrx": dbrx,
+    "deci": deci,
     "deepseek_v2": deepseek_v2,
     "deepseek_v3": deepseek_v3,
     "deepseek_v32": sparse_deepseek,
