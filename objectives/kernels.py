@@ -5,7 +5,7 @@ Bandwidths and peaks here are those *reached*: the datasheet's times the share o
 
 from __future__ import annotations
 
-from kvwall.spaces.units import Bytes, BytesPerSecond, Count, Flop, FlopPerSecond, Ratio, Seconds, Tokens
+from kvwall.spaces.units import Bytes, BytesPerSecond, Count, Flop, FlopPerSecond, Ratio, Seconds
 
 SHARPNESS = 3.0
 """Exponent with which transfer and arithmetic add: 1 is one after the other, infinity is the slower of both."""
@@ -43,15 +43,13 @@ def attention_time(
 
     Source: fitted to published kernel times, `catalog/measured/attention.parquet`.
 
-    >>> attention_time(4e9, 0.0, 2e12, 1e15, 1e-3)
+    >>> round(attention_time(4e9, 0.0, 2e12, 1e15, 1e-3), 9)
     0.003
     """
     return fixed + overlapped(overlapped(read / bandwidth, flop / peak), one_after_another)
 
 
-def gemm_time(
-    moved: Bytes, flop: Flop, bandwidth: BytesPerSecond, peak: FlopPerSecond, fixed: Seconds
-) -> Seconds:
+def gemm_time(moved: Bytes, flop: Flop, bandwidth: BytesPerSecond, peak: FlopPerSecond, fixed: Seconds) -> Seconds:
     """Time of one matrix product on one device.
 
     Args:
@@ -63,7 +61,7 @@ def gemm_time(
 
     Source: fitted to published kernel times, `catalog/measured/gemm.parquet`.
 
-    >>> gemm_time(0.0, 8e12, 2e12, 1e15, 1e-3)
+    >>> round(gemm_time(0.0, 8e12, 2e12, 1e15, 1e-3), 9)
     0.009
     """
     return fixed + overlapped(moved / bandwidth, flop / peak)
@@ -80,7 +78,7 @@ def all_reduce_time(message: Bytes, devices: Count, link: BytesPerSecond, fixed:
 
     Source: fitted to published times, `catalog/measured/allreduce.parquet`.
 
-    >>> all_reduce_time(4e6, 4.0, 6e9, 1e-3)
+    >>> round(all_reduce_time(4e6, 4.0, 6e9, 1e-3), 9)
     0.002
     """
     return fixed + 2 * (devices - 1) / devices * message / link

@@ -36,8 +36,9 @@ class Effect:
     sd: float
     """Of a level: of this part. Of a cell: of the whole sum."""
     rows: int
-    """It rests on; 0 where none, and then it is 0 too."""
+    """That it rests on."""
     sources: tuple[str, ...]
+    """Repositories of these rows, at a commit."""
 
 
 Effects: TypeAlias = Mapping[str, Effect]
@@ -46,7 +47,7 @@ Effects: TypeAlias = Mapping[str, Effect]
 @with_config(_STRICT)
 @dataclass(frozen=True)
 class Spread:
-    """Standard deviations, in the logarithm, among the members of each level, and of rows about the law."""
+    """Standard deviations, in the logarithm, among the members of each level."""
 
     architecture: float
     engine: float
@@ -81,7 +82,12 @@ class EffectTable:
     spread: Spread
 
     def reached(self, chip: str, engine: str, format: str) -> Reached:
-        """The number for a chip and engine. Raises InputError for a format without rows."""
+        """The number for a chip and engine, neither of which needs rows. Raises InputError for a format without rows.
+
+        >>> table = load_kernel_record().attention.bandwidth
+        >>> table.reached("h200-sxm", "sglang", "kv8").measured, table.reached("h20", "sglang", "kv8").measured
+        (True, False)
+        """
         if format not in self.mean:
             raise InputError(f'format "{format}" has no measured rows; use one of {", ".join(self.mean)}')
         mean, cell = self.mean[format], self.cell.get(f"{chip}/{engine}/{format}")
@@ -128,9 +134,11 @@ class KernelRecord:
     gemm: KernelTables
     """Formats w16, fp8, fp8_block, nvfp4, w8a16, w4a16."""
     all_reduce: KernelTables
-    """Formats switched/n and pcie/n, n devices; engines are implementations."""
+    """Over a fabric of the chips' own. Formats 2, 4, 8: devices; engines are implementations, nccl among them."""
+    all_reduce_pcie: KernelTables
+    """Over the host's bus, with what that loses where devices cannot reach each other."""
     excluded: Mapping[str, str]
-    """Cells that stand alone and tell others nothing, and why."""
+    """Cells that lend nothing to others, in whole or in their fixed cost, and why."""
 
 
 @cache
@@ -151,7 +159,7 @@ def load_kernel_record(path: Path = RECORD) -> KernelRecord:
 def _check(found: KernelRecord, path: Path) -> None:
     """Numbers that no fit gives: negative spreads, cells of unknown formats."""
     faults = Faults()
-    for kind in ("attention", "gemm", "all_reduce"):
+    for kind in ("attention", "gemm", "all_reduce", "all_reduce_pcie"):
         for name in ("bandwidth", "fixed", "compute"):
             table: EffectTable | None = getattr(getattr(found, kind), name)
             for fault in _faults(table) if table else ():
@@ -165,9 +173,11 @@ def _faults(table: EffectTable) -> list[str]:
         effects: Effects = getattr(table, level)
         for name, effect in effects.items():
             if not (math.isfinite(effect.value) and effect.sd > 0):
-                found.append(f"{level}.{name}: a value must be finite and its sd positive, not {effect.sd}")
-            if level == "cell" and name.split("/", 2)[2] not in table.mean:
-                found.append(f"cell.{name}: mean has no such format")
+                found.append(
+                    f"{level}.{name}: a value must be finite and its sd positive, not {effect.value} and {effect.sd}"
+                )
+            if level == "cell" and (name.count("/") != 2 or name.rsplit("/", 1)[1] not in table.mean):
+                found.append(f"cell.{name}: a cell is chip/engine/format, of a format that has a mean")
     for field in fields(Spread):
         if not getattr(table.spread, field.name) >= 0:
             found.append(f"spread.{field.name}: must not be negative")

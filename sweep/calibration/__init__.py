@@ -5,5 +5,7 @@
 - `effects`: one number for each chip, engine and format, pooled
 - `cells`: the law of a kernel fitted to the rows of one chip, engine and format
 - `attention`, `gemm`, `allreduce`: which rows, which law
-- `kernels`: the record of all three; `kernel_held_out`: how well it does on what it has not seen
+- `kernels`: the record of all three
+- `kernel_times`: what the record says of a row; `kernel_checks`: growth with context and the gain of 8-bit KV;
+  `kernel_held_out`: chips and engines it has not seen
 """

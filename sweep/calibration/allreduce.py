@@ -33,6 +33,11 @@ class AllReduceCell:
     fitted: Fitted
 
     @property
+    def captured(self) -> bool:
+        """Whether it was measured in a graph, without the host's cost of each launch."""
+        return self.rows[0].hardware in hardware_names()
+
+    @property
     def switched(self) -> bool:
         """Whether the link is a fabric of the chips' own, and not the host's bus."""
         chip = self.rows[0].hardware
@@ -66,14 +71,13 @@ def all_reduce_tables(cells: Sequence[AllReduceCell]) -> KernelTables:
     misses = np.concatenate([cell.fitted.misses for cell in cells])
     return KernelTables(
         bandwidth=fit_effects([_number(cell, 0) for cell in cells], "1"),
-        fixed=fit_effects([_number(cell, 1) for cell in cells], "s"),
+        fixed=fit_effects([_number(cell, 1) for cell in cells if cell.captured], "s"),
         row_spread=float(np.sqrt(np.mean(misses**2))),
     )
 
 
 def _number(cell: AllReduceCell, place: int) -> CellNumber:
     row = cell.rows[0]
-    launched = place == 1 and row.hardware not in hardware_names()  # measured without a graph only
     return CellNumber(
         chip=row.hardware,
         architecture=chip_of(row.hardware).architecture,
@@ -83,5 +87,4 @@ def _number(cell: AllReduceCell, place: int) -> CellNumber:
         sd=float(cell.fitted.sd[place]),
         rows=len(cell.rows),
         sources=tuple(sorted({each.source.split()[0] for each in cell.rows})),
-        alone=launched,
     )

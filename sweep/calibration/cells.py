@@ -1,7 +1,7 @@
 """The law of a kernel fitted to the rows of one cell: one chip, one engine, one format.
 
 Least squares in the logarithm of the time; rows that miss by much more than `_SPREAD` count less. What the rows do not
-tell (arithmetic, where every row waits for memory) stays near `_GUESS`, with its wide standard deviation.
+tell (arithmetic, where every row waits for memory) stays near what is known beforehand, with its wide deviation.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ Floats: TypeAlias = NDArray[np.float64]
 
 _SPREAD: Final = 0.1
 _LEAST_SD: Final = 0.02
+"""Of a row about the law; what is known beforehand weighs as one such row."""
 _TOP: Final = 1.0
 """No share is larger; a fit that wants more has read caches."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """A parameter's logarithm beforehand."""
+    """What is known of a parameter beforehand."""
 
     guess: float
     sd: float
+    """Of its logarithm."""
     most: float = np.inf
     """Largest value, not a logarithm."""
 
@@ -57,8 +59,7 @@ def fit_cell(law: Callable[[Sequence[float]], Floats], seconds: Floats, numbers:
         return np.asarray(np.log(law([float(each) for each in np.exp(point)])) - measured)
 
     def misses(point: Floats) -> Floats:
-        before = (point - guess) / width * _SPREAD
-        return np.concatenate([off(point), before * _SPREAD])
+        return np.concatenate([off(point), (point - guess) / width * _LEAST_SD])
 
     best = least_squares(
         misses, np.minimum(guess, most - 1e-3), bounds=(-np.inf, most), loss="soft_l1", f_scale=_SPREAD, x_scale=1.0
