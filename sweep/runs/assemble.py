@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from kvwall.spaces.errors import Faults, InputError
 from kvwall.sweep.measured_rows import METRIC_UNITS, MeasuredRow
@@ -27,8 +27,8 @@ def rows_of(found: Found, stated: Stated, name: str, source: str) -> tuple[Measu
     labels = {**found.likely, **stated.joined(found.labels)}
     _check(found, labels)
     devices, batch, notes = _per_replica(found, labels)
-    texts = {field: str(labels.get(field, "")) for field in _TEXTS}
-    counts = {field: _count(labels, field) for field in _COUNTS}
+    others: dict[str, Any] = {field: str(labels.get(field, "")) for field in _TEXTS}
+    others |= {field: _count(labels, field) for field in _COUNTS}
     return tuple(
         MeasuredRow(
             id=f"{name} {metric}",
@@ -40,8 +40,7 @@ def rows_of(found: Found, stated: Stated, name: str, source: str) -> tuple[Measu
             unit=METRIC_UNITS[metric],
             source=source,
             notes="; ".join(notes),
-            **texts,
-            **counts,
+            **others,
         )
         for metric, value in found.measured.items()
     )

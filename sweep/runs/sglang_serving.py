@@ -11,7 +11,7 @@ from typing import Final
 from kvwall.sweep.runs.result import Found, Label, Result
 from kvwall.sweep.runs.serving import serving
 
-KEYS: Final = frozenset({"completed", "total_input_tokens", "random_input_len", "accept_length"})
+KEYS: Final = frozenset({"completed", "total_input_tokens", "random_input_len"})
 
 _SERVER: Final = "server_info"
 
