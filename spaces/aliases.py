@@ -16,6 +16,7 @@ from typing import Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from kvwall.spaces.errors import Faults, InputError, nearest
+from kvwall.spaces.own_names import own_hardware, own_model
 
 RECORD = Path(__file__).parent / "catalog" / "aliases" / "decode.toml"
 
@@ -77,8 +78,31 @@ class Aliases:
     framework: Mapping[str, str]
 
     def hardware_name(self, label: str) -> str:
-        """The catalogue name of a hardware label. Raises InputError with the reason where there is none."""
-        return _alias("hardware", label, self.hardware).name
+        """The catalogue name, or the path, of a hardware label. Raises InputError with the reason if there is none."""
+        own = label not in self.hardware and own_hardware(label)
+        return own or _alias("hardware", label, self.hardware).name
+
+    def model_name(self, label: str) -> str:
+        """The catalogue name, or the path, of a model label. Raises InputError with the reason if there is none.
+
+        >>> load_aliases().model_name("Llama-3.1-8B"), load_aliases().model_name("meta-llama/Llama-3.1-8B-Instruct")
+        ('meta-llama/Meta-Llama-3.1-8B', 'meta-llama/Meta-Llama-3.1-8B')
+        """
+        return self._model(label).name
+
+    def _model(self, label: str) -> Alias:
+        """A name that stands for itself has the formats that its aliases have."""
+        name = "" if label in self.model else own_model(label)
+        if not name:
+            return _alias("model", label, self.model)
+        native: set[str] = set()
+        checkpoints: dict[str, str] = {}
+        for alias in self.model.values():
+            if alias.name == name:
+                native.update(alias.native)
+                checkpoints.update(alias.checkpoints or {})
+            native.update(label for label, checkpoint in (alias.checkpoints or {}).items() if checkpoint == name)
+        return Alias(name, native=tuple(sorted(native)), checkpoints=checkpoints)
 
     def weights_of(self, model: str, precision: str) -> tuple[str, WeightFormat]:
         """The catalogue name of a model in a weight precision, and the bits. Raises InputError with the reason.
@@ -86,18 +110,25 @@ class Aliases:
         >>> load_aliases().weights_of("Llama-3.1-70B", "fp8")[0]
         'nvidia/Llama-3.1-70B-Instruct-FP8'
         """
-        alias = _alias("model", model, self.model)
+        alias = self._model(model)
         label = precision.partition(" (")[0]  # a remark in brackets follows
-        checkpoint = (alias.checkpoints or {}).get(label)
-        if checkpoint or label in alias.native:
-            return checkpoint or alias.name, WeightFormat("native", self.native_activations[label])
-        if label not in self.weights:
+        own = label.lower()  # llama.cpp and users write formats in capitals
+        checkpoint = (alias.checkpoints or {}).get(own)
+        if checkpoint or own in alias.native:
+            return checkpoint or alias.name, WeightFormat("native", self.native_activations[own])
+        return alias.name, self.weight_format(label)
+
+    def weight_format(self, label: str) -> WeightFormat:
+        """The bits of a weight label, whatever the model. Raises InputError if it is unknown."""
+        found = self.weights.get(label) or self.weights.get(label.lower())
+        if found is None:
             raise InputError(f'weight precision "{label}" is unknown{nearest(label, self.weights)}')
-        return alias.name, self.weights[label]
+        return found
 
     def kv_bits(self, precision: str, labels: Mapping[str, str], text: str) -> float:
         """Bits of K and V of a row: as stated, else by the first default that holds. Raises InputError if unknown."""
         if precision:
+            precision = precision if precision in self.kv else precision.lower()
             if precision not in self.kv:
                 raise InputError(f'KV precision "{precision}" is unknown{nearest(precision, self.kv)}')
             return self.kv[precision]

@@ -14,6 +14,7 @@ from typing import Final
 from kvwall.spaces.aliases import Aliases
 from kvwall.spaces.axes import Value
 from kvwall.spaces.errors import Faults, InputError
+from kvwall.spaces.models.load import load_model
 from kvwall.sweep.measured_rows import METRIC_UNITS, MeasuredRow
 from kvwall.sweep.single import attempt
 
@@ -22,6 +23,7 @@ DEGREES: Final = ("tensor_parallel", "pipeline_parallel", "attention_data_parall
 
 _ATTENTION_SHARED = re.compile(r"\bdp_attention=True\b")
 _ATTENTION_GROUPS = re.compile(r"\battention_dp=(\d+)")
+_OFFLOADED = re.compile(r"\bn_gpu_layers=(\d+)")
 _LAYERS_SPLIT = "layer split across GPUs"
 
 Axes = dict[str, Value]
@@ -67,6 +69,9 @@ def usable_row(row: MeasuredRow, aliases: Aliases) -> UsableRow:
 
 def _model(row: MeasuredRow, aliases: Aliases) -> Axes:
     name, weights = aliases.weights_of(row.model, row.weight_precision)
+    offloaded = _OFFLOADED.search(row.notes)
+    if offloaded and int(offloaded[1]) < load_model(name).decoder_layers:
+        raise InputError(f"only {offloaded[1]} of {load_model(name).decoder_layers} layers were on the devices")
     return {"model": name, "weight_bits": weights.weight_bits, "activation_bits": weights.activation_bits}
 
 

@@ -17,7 +17,8 @@ from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.precision import read_dtype_bits
 from kvwall.spaces.models.refused import flag_drafts, refuse_foreign_keys
 
-_FORMAT_IN_NAME = re.compile(r"(?i:NVFP4|MXFP4|FP8|INT8|INT4|W4A16|W8A8|AWQ|GPTQ)")
+FORMAT_IN_NAME = re.compile(r"(?i:NVFP4|MXFP4|FP8|INT8|INT4|W4A16|W8A8|AWQ|GPTQ)")
+"""A weight format that a checkpoint's name states."""
 
 CATALOGUE = Path(__file__).resolve().parent.parent / "catalog" / "models"
 LARGEST_FILE = 4 * 1024 * 1024
@@ -79,7 +80,7 @@ def read_model(text: str, name: str, source: str, modelopt: str | None = None) -
 
 
 def _flag_name(root: Config, name: str, weight_format: WeightFormat | None) -> None:
-    found = _FORMAT_IN_NAME.search(name)
+    found = FORMAT_IN_NAME.search(name)
     if found and weight_format is None:
         root.flags.append(
             f"the name says {found.group()} but neither config.json nor {MODELOPT_FILE} states a weight format: "
