@@ -215,7 +215,7 @@ def test_aliases_name_what_the_catalogue_has(aliases: Aliases) -> None:
     [
         ('"A10G" = { name = "a10g" }', '"A10G" = { }', "either name or refused"),
         ('native = ["mxfp4"]', 'native = ["mxfp5"]', 'has no "mxfp5"'),
-        ("[[kv_default]]\nbits = 16\nbecause", '[[kv_default]]\nbits = 16\ntext = "x"\nbecause', "must hold for every row"),
+        ("]]\nbits = 16\nbecause", ']]\nbits = 16\ntext = "x"\nbecause', "must hold for every row"),
         ("]]\nbits = 16", ']]\nbits = "many"', "bits"),
         ("]]\nbits = 16", "]]\nbytes = 2\nbits = 16", "bytes"),
         ("[kv]", "[kv", "no TOML"),
