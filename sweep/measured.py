@@ -56,7 +56,7 @@ def usable_row(row: MeasuredRow, aliases: Aliases) -> UsableRow:
         lambda: _model(row, aliases),
         lambda: _kv(row, aliases, framework),
         lambda: _workload(row),
-        lambda: _parallel(row),
+        lambda: _parallel(row, aliases.split(framework, row.framework_version)),
         lambda: _measured(row),
     )
     found = [attempt(faults, part) or {} for part in parts]
@@ -96,14 +96,16 @@ def _workload(row: MeasuredRow) -> Axes:
     }
 
 
-def _parallel(row: MeasuredRow) -> Axes:
-    """Degrees of parallelism; axes of degree 1 are left out."""
+def _parallel(row: MeasuredRow, only: str | None) -> Axes:
+    """Degrees of parallelism; axes of degree 1 are left out. `only`: the one axis along which the engine splits."""
     devices, tensor = row.n_devices, row.tp
     if devices is None:
         raise InputError("number of devices not stated")
     pipeline = row.pp or 1
-    if _LAYERS_SPLIT in row.notes:
+    if _LAYERS_SPLIT in row.notes or (tensor is None and only == "pipeline_parallel"):
         tensor, pipeline = 1, devices
+    elif tensor is None and only == "tensor_parallel":
+        tensor = devices
     if tensor is None:
         if devices > 1:
             raise InputError("how the devices split the model is not stated")

@@ -142,6 +142,7 @@ def test_every_row_that_states_too_little_is_refused_with_all_reasons(aliases: A
         ({"unit": "s"}, 'unit "s"'),
         ({"value": 0.0}, "not above 0"),
         ({"n_devices": None}, "devices not stated"),
+        ({"tp": None, "framework": "llama.cpp", "framework_version": "b2000"}, "how the devices split"),
         ({"n_devices": 6}, "no whole number of replicas"),
         ({"model": "DeepSeek-V4"}, "Pro or Flash is not stated"),
     ],
@@ -156,6 +157,7 @@ def test_refusals(aliases: Aliases, changed: dict[str, object], reason: str) -> 
     [
         ({"ep": 4}, "expert_parallel", 4),
         ({"tp": None, "notes": "llama-bench; layer split across GPUs"}, "pipeline_parallel", 8),
+        ({"tp": None, "framework": "llama.cpp", "framework_version": "2023-11"}, "tensor_parallel", 8),
         ({"notes": "x; dp_attention=True; y"}, "attention_data_parallel", 4),
         ({"tp": 1, "notes": "x; attention_dp=8; y"}, "attention_data_parallel", 8),
     ],
