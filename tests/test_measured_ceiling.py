@@ -160,6 +160,7 @@ def test_refusals(aliases: Aliases, changed: dict[str, object], reason: str) -> 
         ({"tp": None, "framework": "llama.cpp", "framework_version": "2023-11"}, "tensor_parallel", 8),
         ({"notes": "x; dp_attention=True; y"}, "attention_data_parallel", 4),
         ({"tp": 1, "notes": "x; attention_dp=8; y"}, "attention_data_parallel", 8),
+        ({"n_devices": 2, "tp": 2, "notes": "x; moe_tp=4; y"}, "attention_data_parallel", 2),
     ],
 )
 def test_other_kinds_of_parallelism(aliases: Aliases, changed: dict[str, object], axis: str, degree: int) -> None:
@@ -170,6 +171,12 @@ def test_other_kinds_of_parallelism(aliases: Aliases, changed: dict[str, object]
     else:
         with pytest.raises(InputError, match=f"^{axis} is no axis yet$"):
             usable_row(row, aliases)
+
+
+def test_a_row_that_counts_the_devices_of_attention_only_is_one_replica(aliases: Aliases) -> None:
+    row = replace(DENSE, n_devices=1, tp=1, notes="silicon_concurrency=8; moe_tp=2; mean TPOT")
+    usable = usable_row(row, aliases)
+    assert (usable.replica_devices, usable.replicas) == (2, 1.0)
 
 
 def test_a_batch_that_does_not_fit_has_no_time_per_token_but_a_throughput() -> None:
