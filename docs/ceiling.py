@@ -104,6 +104,11 @@ def _refused(check: CeilingCheck) -> Iterator[str]:
     for default in load_aliases().kv_default:
         conditions = [default.text, *default.model, *default.hardware, *default.framework, *default.weights]
         yield f"| {', '.join(filter(None, conditions)) or 'all others'} | {default.bits:g} | {default.because} |"
+    yield "\n## Defaults for rows that do not state how devices split the model\n"
+    yield "| rows | axis | because |"
+    yield "| --- | --- | --- |"
+    for split in load_aliases().split_default:
+        yield f"| {split.framework} {split.version} | {split.split} | {split.because} |"
     yield ""
 
 

@@ -66,6 +66,18 @@ class KVDefault:
 
 @with_config(_STRICT)
 @dataclass(frozen=True)
+class SplitDefault:
+    """How the devices of a row split the model where it does not say so and its engine had one way only."""
+
+    split: Literal["tensor_parallel", "pipeline_parallel"]
+    framework: str
+    version: str
+    """As the rows state it, exactly."""
+    because: str
+
+
+@with_config(_STRICT)
+@dataclass(frozen=True)
 class Aliases:
     """The whole record."""
 
@@ -75,6 +87,7 @@ class Aliases:
     native_activations: Mapping[str, float]
     kv: Mapping[str, float]
     kv_default: tuple[KVDefault, ...]
+    split_default: tuple[SplitDefault, ...]
     framework: Mapping[str, str]
 
     def hardware_name(self, label: str) -> str:
@@ -133,6 +146,15 @@ class Aliases:
                 raise InputError(f'KV precision "{precision}" is unknown{nearest(precision, self.kv)}')
             return self.kv[precision]
         return next(default.bits for default in self.kv_default if default.holds(labels, text))
+
+    def split(self, framework: str, version: str) -> str | None:
+        """The axis along which this version of an engine splits a model over devices; None where it may choose.
+
+        >>> load_aliases().split("llama.cpp", "2023-11")
+        'tensor_parallel'
+        """
+        found = (each.split for each in self.split_default if (each.framework, each.version) == (framework, version))
+        return next(found, None)
 
     def framework_name(self, label: str) -> str:
         """One name of a framework that sources spell in several ways.

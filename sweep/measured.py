@@ -24,6 +24,7 @@ DEGREES: Final = ("tensor_parallel", "pipeline_parallel", "attention_data_parall
 _ATTENTION_SHARED = re.compile(r"\bdp_attention=True\b")
 _ATTENTION_GROUPS = re.compile(r"\battention_dp=(\d+)")
 _OFFLOADED = re.compile(r"\bn_gpu_layers=(\d+)")
+_EXPERT_SHARDS = re.compile(r"\bmoe_tp=(\d+)")
 _LAYERS_SPLIT = "layer split across GPUs"
 
 Axes = dict[str, Value]
@@ -45,8 +46,8 @@ class UsableRow:
 
     @property
     def replicas(self) -> float:
-        """Replicas on the row's devices."""
-        return (self.row.n_devices or self.replica_devices) / self.replica_devices
+        """Replicas on the row's devices; one where the row counts the devices of attention only."""
+        return max(self.row.n_devices or 1, self.replica_devices) / self.replica_devices
 
 
 def usable_row(row: MeasuredRow, aliases: Aliases) -> UsableRow:
@@ -58,7 +59,7 @@ def usable_row(row: MeasuredRow, aliases: Aliases) -> UsableRow:
         lambda: _model(row, aliases),
         lambda: _kv(row, aliases, framework),
         lambda: _workload(row),
-        lambda: _parallel(row),
+        lambda: _parallel(row, aliases.split(framework, row.framework_version)),
         lambda: _measured(row),
     )
     found = [attempt(faults, part) or {} for part in parts]
@@ -101,19 +102,22 @@ def _workload(row: MeasuredRow) -> Axes:
     }
 
 
-def _parallel(row: MeasuredRow) -> Axes:
-    """Degrees of parallelism; axes of degree 1 are left out."""
+def _parallel(row: MeasuredRow, only: str | None) -> Axes:
+    """Degrees of parallelism; axes of degree 1 are left out. `only`: the one axis along which the engine splits."""
     devices, tensor = row.n_devices, row.tp
     if devices is None:
         raise InputError("number of devices not stated")
     pipeline = row.pp or 1
-    if _LAYERS_SPLIT in row.notes:
+    if _LAYERS_SPLIT in row.notes or (tensor is None and only == "pipeline_parallel"):
         tensor, pipeline = 1, devices
+    elif tensor is None and only == "tensor_parallel":
+        tensor = devices
     if tensor is None:
         if devices > 1:
             raise InputError("how the devices split the model is not stated")
         tensor = 1
-    tensor, attention = _attention_groups(row, tensor)
+    devices = max(devices, _expert_devices(row))
+    tensor, attention = _attention_groups(row, tensor, devices // pipeline)
     degrees = {
         "tensor_parallel": tensor,
         "pipeline_parallel": pipeline,
@@ -125,11 +129,22 @@ def _parallel(row: MeasuredRow) -> Axes:
     return {name: degree for name, degree in degrees.items() if degree > 1}
 
 
-def _attention_groups(row: MeasuredRow, tensor: int) -> tuple[int, int]:
-    """Devices that split one sequence's attention, and groups of them among which the sequences are divided."""
+def _expert_devices(row: MeasuredRow) -> int:
+    """Devices over which the experts are split, which some rows count although they count those of attention only."""
+    found = _EXPERT_SHARDS.search(row.notes)
+    return int(found[1]) * (row.ep or 1) if found else 0
+
+
+def _attention_groups(row: MeasuredRow, tensor: int, devices: int) -> tuple[int, int]:
+    """Devices that split one sequence's attention, and groups of them among which the sequences are divided.
+
+    Experts on more devices than the row counts leave groups of attention, one on each of the others.
+    """
     if _ATTENTION_SHARED.search(row.notes):
         return 1, tensor  # this source counts all devices as `tp`
     found = _ATTENTION_GROUPS.search(row.notes)
+    if found is None and devices > (row.n_devices or devices):
+        return tensor, max(1, devices // tensor)
     return tensor, int(found[1]) if found else 1
 
 

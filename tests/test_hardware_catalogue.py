@@ -48,10 +48,10 @@ def test_every_figure_of_the_record_declares_its_unit() -> None:
 
 
 def test_catalogue_has_every_chip_with_sourced_memory_figures() -> None:
-    assert len(hardware_names()) == 67
+    assert len(hardware_names()) == 93
     assert {"h100-sxm", "b200-sxm", "mi300x", "paper/h100", "paper/b200", "paper/mi300x"} <= set(hardware_names())
     # no source states the bandwidth of these
-    assert not {"a100-pcie-40", "gh200-96", "m1-ultra", "jetson-orin-64"} & set(hardware_names())
+    assert not {"a100-pcie-40", "jetson-orin-64"} & set(hardware_names())
 
 
 @pytest.mark.parametrize("name", hardware_names())
@@ -84,6 +84,15 @@ def test_every_file_loads_with_a_source_per_figure(name: str) -> None:
         ("l40s", "fp8_flops", 733e12),  # 1466 is sparse
         ("mi300x", "memory_capacity", 192 * 2**30),
         ("mi300x", "compute_dies", 8),
+        ("rtx-3090", "bf16_flops", 71e12),  # FP32 accumulate; 142 with FP16
+        ("rtx-3090", "memory_capacity", 24 * 2**30),
+        ("rtx-4080", "bf16_flops", 97.5e12),  # 76 SM x 2,505 MHz x 512
+        ("rtx-6000-ada", "fp8_flops", 728.5e12),  # half of the sparse 1457 of the datasheet
+        ("a40", "memory_bandwidth", 696e9),
+        ("gh200-96", "memory_bandwidth", 4e12),
+        ("mi250-gcd", "memory_bandwidth", 1.638e12),  # half a package
+        ("mi250x-gcd", "memory_capacity", 64 * 2**30),
+        ("m1", "bf16_flops", 2.275e12),  # seven of eight cores
         ("wse-3", "memory_bandwidth", 21e15),
         ("groq-lpu1", "memory_capacity", 230e6),
         ("paper/h100", "memory_capacity", 80e9),
@@ -108,6 +117,7 @@ def test_known_figures(name: str, field: str, value: float) -> None:
         ("tpu-8i", "scale_up_bandwidth"),
         ("rtx-5090", "fp8_flops"),
         ("mi440x", "bf16_flops"),
+        ("h200-nvl", "bf16_flops"),
         ("vr200-nvl72", "tdp"),
     ],
 )

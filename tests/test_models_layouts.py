@@ -49,6 +49,29 @@ def test_llama_4_has_chunks_and_full_layers() -> None:
     assert model.router == 24 * 128 * 5120
 
 
+def test_decilm_has_kv_heads_of_its_own_per_layer() -> None:
+    model = load_model("Deci/DeciLM-7B")
+    heads = {each.kv_heads: each.layers for each in model.groups}
+    assert heads == {4: 7, 2: 14, 1: 11}  # 67 heads in all, of 128 elements
+    assert model.kv_bytes_per_token_growing == 67 * 2 * 128 * 2
+    assert model.key_value == 67 * 2 * 128 * 4096
+
+
+@pytest.mark.parametrize(
+    ("kv_heads", "message"),
+    [
+        (None, "missing num_key_value_heads_per_layer"),
+        ([2, 2, 1], "must list 4 numbers above 0"),
+        ([2, 2, 1, 0], "must list 4 numbers above 0"),
+        ([2, 2, 3, 1], "= 3 must divide the 8 attention heads"),
+        ([2, 2, "1", 1], "must be a list of whole numbers"),
+    ],
+)
+def test_a_wrong_list_of_kv_heads_is_refused(kv_heads: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(model_type="deci", num_key_value_heads_per_layer=kv_heads)
+
+
 def test_gemma_3_has_five_windows_to_one_full_layer() -> None:
     model = load_model("google/gemma-3-27b-it")
     full, window = group(model, "full"), group(model, "window")
