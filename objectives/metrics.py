@@ -20,6 +20,7 @@ from kvwall.objectives import (
     status,
     tiers,
     time,
+    transfer,
     wall,
 )
 from kvwall.objectives.compute import ffn_format_bits, uses_4_bit, uses_16_bit
@@ -152,6 +153,11 @@ def reload_time(design: Design, step: Step) -> Seconds:
     some = placed > 0
     slowest = tiers.slowest_transfer(cached, design.placement, chip) / jnp.where(some, placed, 1.0)
     return jnp.where(some, slowest, cached / chip.host.bandwidth.value)
+
+
+def tier_bandwidth(design: Design, step: Step) -> BytesPerSecond:
+    """Bandwidth that the slowest placed tier, or host memory, reaches when KV moves page by page, layer by layer."""
+    return transfer.reached_bandwidth(design, step.ledger.cache)
 
 
 def break_even_bandwidth(design: Design, step: Step) -> BytesPerSecond:

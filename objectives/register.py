@@ -121,7 +121,7 @@ _STEP_METRICS = (
     _detail(metrics.reload_time, status.reload_sourced),
     _detail(metrics.break_even_bandwidth, status.step_sourced),
     _detail(metrics.break_even_context, status.reload_sourced),
-    replace(_detail(transfer.tier_bandwidth, transfer.link_sourced), evidence="calibrated"),
+    replace(_detail(metrics.tier_bandwidth, transfer.link_sourced), evidence="calibrated"),
 )
 
 _LABELS = (

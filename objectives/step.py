@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 
@@ -14,47 +14,18 @@ from kvwall.objectives import (
     memory,
     parallel,
     prefill,
-    speculation,
     tiers,
     time,
+    transfer,
     weights,
 )
 from kvwall.objectives.compute import ByFormat
+from kvwall.objectives.estimate import Estimate, Served
+from kvwall.objectives.load import Load, evaluated_context, experts_of_busiest, load_of, spread_over_tiers
+from kvwall.objectives.operators import operators_of
+from kvwall.spaces.achieved import Calibrated
 from kvwall.spaces.design import Design
-from kvwall.spaces.units import Bytes, Count, Flop, Ratio, Real, Seconds, Tokens
-
-
-@dataclass(frozen=True)
-class Load:
-    """Who works at a step: sequences, tokens, and how unevenly they fall on the devices."""
-
-    resident: Count
-    """Sequences that the fullest attention rank keeps, parked ones included."""
-    active: Count
-    """Sequences of the replica that decode."""
-    rank_sequences: Count
-    """Of them, those of the attention rank that has most."""
-    mean_sequences: Count
-    """Of them, those of an attention rank on average."""
-    scored: Count
-    """Tokens per sequence that go through the model."""
-    yielded: Count
-    """Tokens per sequence that come out."""
-    arriving: Count
-    """Prompts that are prefilled meanwhile."""
-    tokens: Count
-    """Through the model, of all sequences and prompts."""
-    micro: Count
-    """Micro-batches of the pipeline."""
-
-    def prompts_of(self, rank_sequences: Count) -> Count:
-        """Prompts that an attention rank with so many sequences prefills meanwhile."""
-        return self.arriving * (rank_sequences / self.active)
-
-    @property
-    def uneven(self) -> Ratio:
-        """Sequences of the fullest rank over the mean."""
-        return self.rank_sequences / self.mean_sequences
+from kvwall.spaces.units import Bytes, Count, Flop, Ratio, Real, Seconds
 
 
 @dataclass(frozen=True)
@@ -109,44 +80,48 @@ class Step:
     memory: memory.Memory
     times: time.ResourceTimes
     time: Seconds
+    """Of a step on average: throughput follows from it."""
+    token_time: Seconds
+    """Between the tokens of a sequence; the same but for an estimate with arriving prompts."""
+    estimate: Estimate | None = None
+    """Of a design that has a calibration; None in ceiling mode."""
 
 
 def evaluate_step(design: Design) -> Step:
-    """The step of a design, or of every point of a grid of designs."""
+    """The step of a design, or of every point of a grid of designs: an estimate where the design is calibrated."""
     load = load_of(design)
     cache = kv.cache_of(design, load.resident, load.rank_sequences)
     prompt = prefill.prompt_of(design, cache, design.prefix.hit_rate)
     ledger = ledger_of(design, load, cache, prompt)
     times = times_of(design, load, ledger, prompt)
     held = memory.memory_of(design, cache, load.resident)
-    return Step(load, ledger, held, times, time.step_time(times, design.placement.link_overlap))
+    ceiling = time.step_time(times, design.placement.link_overlap)
+    if design.calibrated is None:
+        return Step(load, ledger, held, times, ceiling, ceiling)
+    estimate = estimate_of(design, load, cache, prompt, ceiling)
+    return Step(load, ledger, held, times, estimate.iteration, estimate.token, estimate)
 
 
-def load_of(design: Design) -> Load:
-    """Who works at a step."""
-    work, layout = design.workload, design.parallel
-    active = tiers.active_sequences(work.batch, design.placement)
-    of_rank = parallel.sequences_of_rank(active, layout)
-    yielded = speculation.tokens_per_step(design.speculation)
-    scored = speculation.scored_tokens(design.speculation)
-    served = yielded * active / jnp.maximum(work.output_tokens, 1.0)
-    arriving = jnp.where(work.continuous, served, 0.0)
-    return Load(
-        resident=parallel.sequences_of_rank(work.batch, layout),
-        active=active,
-        rank_sequences=of_rank,
-        mean_sequences=active / layout.attention_data,
-        scored=scored,
-        yielded=yielded,
-        arriving=arriving,
-        tokens=active * scored + arriving * prefill.new_tokens(design),
-        micro=parallel.micro_batches(of_rank, layout),
+def estimate_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Prompt, ceiling: Seconds) -> Estimate:
+    """The step of a calibrated design as a deployment will see it, never faster than `ceiling`."""
+    decoding = replace(load, arriving=jnp.zeros_like(load.arriving), tokens=load.active * load.scored)
+    work = operators_of(design, decoding, cache, prompt)
+    loaded = work.spread + load.prompts_of(load.rank_sequences) * prompt.cached
+    moved = work.stages.awaited(0.0, 0.0, loaded)
+    served = Served(
+        transfer=transfer.slowdown(design, cache) * tiers.slowest_transfer(moved, design.placement, design.hardware),
+        link_overlap=design.placement.link_overlap,
+        arriving=load.arriving,
+        active=load.active,
+        ceiling=ceiling,
     )
+    return Estimate(work, _calibrated(design), design.hardware, served, design.model.experts.layers > 0)
 
 
-def evaluated_context(design: Design) -> Tokens:
-    """Tokens in the cache at the step that stands for the output: half of it written."""
-    return design.workload.context + design.workload.output_tokens / 2
+def _calibrated(design: Design) -> Calibrated:
+    if design.calibrated is None:
+        raise TypeError("a design of ceiling mode has no calibration")
+    return design.calibrated
 
 
 def ledger_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Prompt) -> Ledger:
@@ -191,24 +166,6 @@ def weights_streamed(design: Design, load: Load) -> tuple[Bytes, Bytes]:
     draft_layer = weights.layers_streamed(model, bits, load.active / load.micro, skew, layout) / model.layers
     ends = head + drafted * (draft_layer + head)
     return load.micro * layers, load.micro * ends + load.tokens * weights.embedding_row_bytes(model, stage)
-
-
-def spread_over_tiers(
-    design: Design, load: Load, prompt: prefill.Prompt, kv_read: Bytes, rank_sequences: Count
-) -> Bytes:
-    """KV that lies in tiers by their fractions and moves in a step: streamed reads, and cached parts of prompts."""
-    streamed = jnp.where(design.placement.parked, 0.0, kv_read)
-    return streamed + load.prompts_of(rank_sequences) * prompt.cached
-
-
-def experts_of_busiest(design: Design, load: Load) -> tuple[Bytes, Bytes]:
-    """Bytes of experts that the busiest rank reads per step beyond the mean: (of decoder layers, of drafts)."""
-
-    def more(tokens: Count) -> Bytes:
-        bits, skew = design.precision.weight_bits, design.workload.expert_skew
-        return load.micro * weights.experts_of_busiest(design.model, bits, tokens / load.micro, skew, design.parallel)
-
-    return more(load.tokens), design.speculation.draft_tokens / design.model.layers * more(load.active)
 
 
 def flop_of(

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 
 from kvwall.objectives import engine_memory, tiers
 from kvwall.objectives.kv import Cache
-from kvwall.objectives.step import Step
 from kvwall.spaces.design import NO_LIMIT, Design
 from kvwall.spaces.transfer import load_transfer_curve
 from kvwall.spaces.units import Bytes, BytesPerSecond, Flag, Ratio, Seconds
@@ -60,8 +59,16 @@ def link_sourced(design: Design) -> Flag:
     return jnp.where(none, design.hardware.host.bandwidth.known, known)
 
 
-def tier_bandwidth(design: Design, step: Step) -> BytesPerSecond:
+def reached_bandwidth(design: Design, cache: Cache) -> BytesPerSecond:
     """Bandwidth that the slowest placed tier, or host memory, reaches when KV moves page by page, layer by layer."""
     curve = load_transfer_curve()
-    size = piece_bytes(step.ledger.cache, design)
-    return effective_bandwidth(size, slowest_link(design), curve.seconds_per_piece, curve.large_share)
+    return effective_bandwidth(
+        piece_bytes(cache, design), slowest_link(design), curve.seconds_per_piece, curve.large_share
+    )
+
+
+def slowdown(design: Design, cache: Cache) -> Ratio:
+    """The slowest link's bandwidth over what it reaches: 1 where no KV is in tiers."""
+    placed = tiers.placed_fraction(design.placement) > 0
+    reached = jnp.where(placed, reached_bandwidth(design, cache), 1.0)
+    return jnp.where(placed, slowest_link(design) / reached, 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import jax.numpy as jnp
 
 from kvwall.objectives.kv import BITS_PER_BYTE, device_heads
@@ -32,18 +34,42 @@ def key_value_share(model: ModelColumns, devices: Count) -> Ratio:
     return jnp.where(heads > 0, held / jnp.where(heads > 0, heads, 1.0), 1.0)
 
 
-def layer_bytes(model: ModelColumns, weight_bits: Bits, parallel: Parallel) -> Bytes:
-    """Bytes of the decoder layers on one device without the routed experts: attention, FFN, routers, norms, biases.
+@dataclass(frozen=True)
+class LayerParts:
+    """Bytes of the decoder layers on one device without the routed experts."""
+
+    query_output: Bytes
+    key_value: Bytes
+    ffn: Bytes
+    whole: Bytes
+    """Routers, norms, biases, which are not split."""
+
+    @property
+    def total(self) -> Bytes:
+        """All of them."""
+        return self.query_output + self.ffn + self.key_value + self.whole
+
+
+def layer_parts(model: ModelColumns, weight_bits: Bits, parallel: Parallel) -> LayerParts:
+    """Bytes of the decoder layers on one device, by class of matrices.
 
     Attention is split over the devices that attend to a sequence, the FFN over all of the stage; K and V projections
     follow their heads; routers and vectors are whole everywhere.
     """
     attention = model.query_output.elements * matrix_bits(model.query_output, weight_bits)
-    ffn = model.ffn.elements * matrix_bits(model.ffn, weight_bits)
-    split = attention / attention_devices(parallel) + ffn / stage_devices(parallel)
     key_value = model.key_value.elements * matrix_bits(model.key_value, weight_bits)
     whole = model.router.elements * model.router.native_bits + model.vectors * model.vector_bits
-    return (split + key_value * key_value_share(model, parallel.tensor) + whole) / BITS_PER_BYTE
+    return LayerParts(
+        query_output=attention / attention_devices(parallel) / BITS_PER_BYTE,
+        key_value=key_value * key_value_share(model, parallel.tensor) / BITS_PER_BYTE,
+        ffn=model.ffn.elements * matrix_bits(model.ffn, weight_bits) / stage_devices(parallel) / BITS_PER_BYTE,
+        whole=whole / BITS_PER_BYTE,
+    )
+
+
+def layer_bytes(model: ModelColumns, weight_bits: Bits, parallel: Parallel) -> Bytes:
+    """Bytes of the decoder layers on one device without the routed experts: attention, FFN, routers, norms, biases."""
+    return layer_parts(model, weight_bits, parallel).total
 
 
 def head_bytes(model: ModelColumns, weight_bits: Bits, devices: Count) -> Bytes:
@@ -93,9 +119,13 @@ def expert_bytes(experts: Experts, weight_bits: Bits, each_layer: Count, devices
 
 def layers_streamed(model: ModelColumns, weight_bits: Bits, tokens: Count, skew: Ratio, parallel: Parallel) -> Bytes:
     """Bytes of the decoder layers that a device reads for a pass of so many tokens, the mean over the devices."""
+    return layer_bytes(model, weight_bits, parallel) + experts_streamed(model, weight_bits, tokens, skew, parallel)
+
+
+def experts_streamed(model: ModelColumns, weight_bits: Bits, tokens: Count, skew: Ratio, parallel: Parallel) -> Bytes:
+    """Bytes of routed experts that a device reads for a pass of so many tokens, the mean over the devices."""
     of_rank = distinct_experts(model.experts, tokens, skew) / parallel.expert
-    experts = expert_bytes(model.experts, weight_bits, of_rank, expert_tensor(parallel))
-    return layer_bytes(model, weight_bits, parallel) + experts
+    return expert_bytes(model.experts, weight_bits, of_rank, expert_tensor(parallel))
 
 
 def experts_of_busiest(model: ModelColumns, weight_bits: Bits, tokens: Count, skew: Ratio, parallel: Parallel) -> Bytes:

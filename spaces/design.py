@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import jax
 
+from kvwall.spaces.achieved import Calibrated
 from kvwall.spaces.engine_columns import EngineColumns, StateColumns
 from kvwall.spaces.quality import QualityParameters
 from kvwall.spaces.units import (
@@ -300,3 +301,5 @@ class Design:
     usd_per_second: Sourced
     """Price of one device."""
     quality: QualityParameters
+    calibrated: Calibrated | None = None
+    """What the engine achieves on the chip, in estimate mode."""

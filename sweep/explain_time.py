@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kvwall.objectives import dies, parallel, tiers
-from kvwall.objectives.step import experts_of_busiest, spread_over_tiers
+from kvwall.objectives.load import experts_of_busiest, spread_over_tiers
 from kvwall.sweep.equation import Sheet, bracketed, largest, over, product
 from kvwall.sweep.explain_collectives import BETWEEN, add_messages, add_sent, add_shares, step_pass
 from kvwall.sweep.explain_compute import awaited_flop, prompt_of_step

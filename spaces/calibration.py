@@ -1,0 +1,224 @@
+"""The calibration of estimates: a versioned record, fitted to measured steps, and what it says of an engine on a chip.
+
+The record is data (`catalog/calibration/estimate.json`, with the covariance of its numbers beside it), written by
+`kvwall calibrate`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+import numpy as np
+import pyarrow.parquet
+from numpy.typing import NDArray
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+
+from kvwall.spaces.achieved import Achieved, Calibrated
+from kvwall.spaces.architectures import load_architectures
+from kvwall.spaces.errors import Faults, InputError
+from kvwall.spaces.generations import generation_of_engine, load_generations
+from kvwall.spaces.hardware import Hardware
+from kvwall.spaces.kernel_shares import kernel_shares
+from kvwall.spaces.terms import LEVELS, TERMS, Level, achieved
+
+RECORD: Final = Path(__file__).parent / "catalog" / "calibration" / "estimate.json"
+DIRECTIONS: Final = 6
+"""Independent ways to be wrong that bands follow; the others change no step by much."""
+TYPICAL: Final = ("vllm", "sglang", "trtllm")
+"""Generations whose mean stands for an engine that is not calibrated, the ideal one among them."""
+
+_STRICT = ConfigDict(extra="forbid")
+
+
+@with_config(_STRICT)
+@dataclass(frozen=True)
+class Effect:
+    """One part of a term."""
+
+    value: float
+    """Added to the logarithm."""
+    sd: float
+    rows: int
+    """It rests on."""
+
+
+@with_config(_STRICT)
+@dataclass(frozen=True)
+class TermEffects:
+    """A term's parts, as logarithms; members that no row speaks for are absent."""
+
+    meaning: str
+    unit: str
+    mean: Effect
+    engine: Mapping[str, Effect]
+    architecture: Mapping[str, Effect]
+    chip: Mapping[str, Effect]
+
+
+@with_config(_STRICT)
+@dataclass(frozen=True)
+class Reach:
+    """What the fitted rows cover: outside of it an estimate is extrapolated."""
+
+    context: int
+    """Longest, in tokens."""
+    batch: int
+    """Largest."""
+    pairs: tuple[str, ...]
+    """Generations of engines and chips, as "vllm/h100-sxm"."""
+    cache_bits: Mapping[str, tuple[float, ...]]
+    """Generation -> bits of a KV element."""
+
+
+@with_config(_STRICT)
+@dataclass(frozen=True)
+class Calibration:
+    """The whole record."""
+
+    version: str
+    fitted: str
+    rows: int
+    sources: Mapping[str, int]
+    """Source -> rows."""
+    model_spread: float
+    """Standard deviation of ln time among dense models, on rows left out of the fit."""
+    expert_spread: float
+    """The same of models with routed experts."""
+    inflation: float
+    """Factor on the fitted standard deviations that makes bands hold on rows left out."""
+    reach: Reach
+    terms: Mapping[str, TermEffects]
+    covariance: tuple[tuple[float, ...], ...] = ()
+    """Of all effects, in the order of `names`; kept in a file of its own."""
+
+    @cached_property
+    def names(self) -> tuple[tuple[str, str, str], ...]:
+        """(term, level or "mean", member) of every effect, in the order of the record."""
+        found: list[tuple[str, str, str]] = []
+        for term, effects in self.terms.items():
+            found.append((term, "mean", ""))
+            found += [(term, level, member) for level in LEVELS for member in getattr(effects, level)]
+        return tuple(found)
+
+    @cached_property
+    def values(self) -> NDArray[np.float64]:
+        """Every effect, in the order of `names`."""
+        found = []
+        for term, level, member in self.names:
+            effects = self.terms[term]
+            found.append(effects.mean.value if level == "mean" else getattr(effects, level)[member].value)
+        return np.array(found)
+
+    def members(self, engine: str, chip: str) -> Mapping[Level, Mapping[str, float]]:
+        """Which members of each level speak for an engine's generation on a chip, with their weights."""
+        known = load_generations()
+        engines = {engine: 1.0} if engine in known else {each: 1 / len(TYPICAL) for each in TYPICAL}
+        return {"engine": engines, "architecture": {load_architectures().of(chip): 1.0}, "chip": {chip: 1.0}}
+
+    def spoken(self, engine: str, chip: str) -> NDArray[np.float64]:
+        """Matrix (terms, effects): a term's value is its row times `values`."""
+        members = self.members(engine, chip)
+        place = {term: row for row, term in enumerate(self.terms)}
+        matrix = np.zeros((len(self.terms), len(self.names)))
+        for column, (term, level, member) in enumerate(self.names):
+            matrix[place[term], column] = 1.0 if level == "mean" else members[level].get(member, 0.0)  # type: ignore[index]
+        return matrix
+
+    def unseen(self, engine: str, chip: str) -> NDArray[np.float64]:
+        """Per term, the variance of members that no row speaks for."""
+        members = self.members(engine, chip)
+        found = np.zeros(len(self.terms))
+        for row, (name, effects) in enumerate(self.terms.items()):
+            for level, spread in TERMS[name].spread.items():
+                there = sum(weight for member, weight in members[level].items() if member in getattr(effects, level))
+                alone = level == "engine" and len(members[level]) > 1
+                found[row] += spread**2 * (1.0 if alone else 1 - there)
+        return found
+
+    def calibrated(self, engine: str, chip: Hardware) -> Calibrated:
+        """What a generation achieves on a chip, with its uncertainty; NumPy float64."""
+        spoken = self.spoken(engine, chip.name)
+        value = spoken @ self.values
+        spread = spoken @ np.array(self.covariance) @ spoken.T + np.diag(self.unseen(engine, chip.name))
+        generation = load_generations().get(engine)
+        kernels = kernel_shares(chip, generation.kernels if generation else "")
+
+        def of(values: Any) -> Achieved:
+            return achieved(kernels, dict(zip(self.terms, values, strict=True)))
+
+        with jax.enable_x64(True):
+            best = of(value)
+            turns = [jax.jvp(of, (value,), (step,))[1] for step in _principal(spread, self.inflation)]
+        number: Any = np.float64
+        return Calibrated(
+            achieved=jax.tree.map(number, best),
+            directions=tuple(jax.tree.map(number, turn) for turn in turns),
+            model_spread=number(self.model_spread),
+            expert_spread=number(self.expert_spread),
+        )
+
+
+def _principal(covariance: NDArray[np.float64], inflation: float) -> list[NDArray[np.float64]]:
+    """The directions of most variance, each one standard deviation long."""
+    variance, direction = np.linalg.eigh(covariance)
+    most = np.argsort(variance)[::-1][:DIRECTIONS]
+    return [inflation * np.sqrt(max(variance[each], 0.0)) * direction[:, each] for each in most]
+
+
+def calibrated_engine(record: Calibration, engine: str, chip: Hardware) -> Calibrated:
+    """What a value of the axis `engine` achieves on a chip."""
+    return record.calibrated(generation_of_engine(engine), chip)
+
+
+@cache
+def load_calibration(path: Path = RECORD) -> Calibration:
+    """The record at `path`, by default the shipped one. Raises InputError naming every fault of the files."""
+    beside = path.with_suffix(".parquet")
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+        found = TypeAdapter(Calibration).validate_python(table | {"covariance": _covariance(beside)})
+    except ValidationError as fault:
+        raise InputError(
+            f"{path}: {'.'.join(map(str, each['loc']))}: {each['msg']}; run `kvwall calibrate` again"
+            for each in fault.errors()
+        ) from fault
+    except (OSError, ValueError, TypeError) as fault:
+        raise InputError(f"{path}: not a calibration record ({fault}); run `kvwall calibrate` again") from fault
+    _check(found, path)
+    return found
+
+
+def _covariance(path: Path) -> list[list[float]]:
+    column = pyarrow.parquet.read_table(path)["lower_triangle"].to_numpy().astype(np.float64)
+    size = int((np.sqrt(8 * len(column) + 1) - 1) / 2)
+    lower = np.zeros((size, size))
+    lower[np.tril_indices(size)] = column
+    full: list[list[float]] = (lower + np.tril(lower, -1).T).tolist()
+    return full
+
+
+def lower_triangle(covariance: NDArray[np.float64]) -> NDArray[np.float32]:
+    """A covariance as its file holds it."""
+    return covariance[np.tril_indices(len(covariance))].astype(np.float32)
+
+
+def _check(found: Calibration, path: Path) -> None:
+    faults = Faults()
+    if tuple(found.terms) != tuple(TERMS):
+        faults.add(f"{path}: its terms are not those of this version: {', '.join(TERMS)}; run `kvwall calibrate` again")
+    if len(found.covariance) != len(found.names):
+        faults.add(
+            f"{path}: {len(found.names)} effects but a covariance of {len(found.covariance)}; keep both files together"
+        )
+    for name in ("model_spread", "expert_spread", "inflation"):
+        if not getattr(found, name) > 0:
+            faults.add(f"{path}: {name} must be above 0")
+    if not np.all(np.isfinite(found.values)):
+        faults.add(f"{path}: an effect is not finite")
+    faults.raise_if_any()
