@@ -5,6 +5,7 @@ Source: model.md section 4 of the design; the numbers are those of `catalog/cali
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property, reduce
 
@@ -14,19 +15,18 @@ import jax.numpy as jnp
 from kvwall.objectives import tiers, time
 from kvwall.objectives.compute import ByFormat
 from kvwall.objectives.kernels import overlapped
+from kvwall.objectives.known import surely
 from kvwall.objectives.operators import Operators
 from kvwall.spaces.achieved import Achieved, ByBits, ByDevices, ByWeight, Calibrated
 from kvwall.spaces.design import HardwareColumns
 from kvwall.spaces.units import BytesPerSecond, Code, Count, Flag, Ratio, Real, Seconds
 
-DEVIATIONS_OF_BAND = 1.2816
-"""Standard deviations from the middle to the 10 % and 90 % bounds of a normal distribution."""
 _EIGHTFOLD = 8.0
 """Query heads per KV head at which attention takes `group_cost` times as long."""
-_LARGE_MESSAGES = 0.7
+LARGE_MESSAGES = 0.7
 """Time of a prompt's collectives over that at the share of small messages.
 
-Source: all-reduces from 256 MB reach 0.6 to 0.8 of a link, those up to 16 MiB 0.42, `catalog/measured/allreduce.parquet`.
+Source: all-reduces from 256 MB reach 0.6 to 0.8 of a link, those up to 16 MiB 0.42: `catalog/measured/`.
 """
 
 BOUNDS = (*time.RESOURCES, "overhead")
@@ -58,6 +58,11 @@ class OperatorTimes:
         """A step without prompts."""
         return self.matrices + self.attention + self.collectives + self.activations + self.overhead
 
+    @property
+    def besides_attention(self) -> Seconds:
+        """The same, without attention."""
+        return self.matrices + self.collectives + self.activations + self.overhead
+
 
 def operator_times(work: Operators, achieved: Achieved, chip: HardwareColumns) -> OperatorTimes:
     """Seconds of every operator of a step at what the engine achieves on the chip."""
@@ -69,7 +74,7 @@ def operator_times(work: Operators, achieved: Achieved, chip: HardwareColumns) -
     link, fixed = (of_devices(each, work.devices) for each in (achieved.link, achieved.collective))
     layers = work.stages.micro * (work.stages.layers * achieved.layer + work.expert_layers * achieved.expert_layer)
     prompt = multiply_time(work.prompt, achieved.compute, chip) * achieved.prefill
-    prompt_sent = _LARGE_MESSAGES * time.link_time(work.prompt_sent, chip) / link
+    prompt_sent = LARGE_MESSAGES * time.link_time(work.prompt_sent, chip) / link
     return OperatorTimes(
         moved=awaited(of_layers, read_time(work.ends, achieved.weights, bandwidth), 0.0),
         multiplied=awaited(body, end, 0.0),
@@ -166,11 +171,17 @@ class Estimate:
     served: Served
     routed: Flag
     """Whether the model has routed experts."""
+    first: Callable[[Achieved], Seconds]
+    """Seconds to the first token of one prompt alone, at what is achieved."""
 
     @cached_property
     def times(self) -> OperatorTimes:
         """Seconds of every operator."""
-        return operator_times(self.work, self.calibrated.achieved, self.chip)
+        return self.times_at(self.calibrated.achieved)
+
+    def times_at(self, achieved: Achieved) -> OperatorTimes:
+        """Seconds of every operator of this step at what would be achieved."""
+        return operator_times(self.work, achieved, self.chip)
 
     @property
     def iteration(self) -> Seconds:
@@ -183,11 +194,32 @@ class Estimate:
         return self.served.token(self.times)
 
     @cached_property
+    def first_token(self) -> Seconds:
+        """Seconds to the first token."""
+        return self.first(self.calibrated.achieved)
+
+    @cached_property
     def spread(self) -> Ratio:
-        """Standard deviation of ln(step time): each direction's effect on it, and how much models differ."""
+        """Standard deviation of ln(seconds between tokens)."""
+        return self._spread_of(lambda achieved: self.served.token(self.times_at(achieved)))
+
+    @cached_property
+    def iteration_spread(self) -> Ratio:
+        """Standard deviation of ln(step time); without arriving prompts that is the time between tokens."""
+        if surely(self.served.arriving, 0.0):
+            return self.spread
+        return self._spread_of(lambda achieved: self.served.iteration(self.times_at(achieved)))
+
+    @cached_property
+    def first_token_spread(self) -> Ratio:
+        """Standard deviation of ln(seconds to the first token)."""
+        return self._spread_of(self.first)
+
+    def _spread_of(self, seconds: Callable[[Achieved], Seconds]) -> Ratio:
+        """Standard deviation of ln(seconds): each direction's effect on it, and how much models differ."""
 
         def log_time(achieved: Achieved) -> Real:
-            return jnp.log(self.served.token(operator_times(self.work, achieved, self.chip)))
+            return jnp.log(seconds(achieved))
 
         best = self.calibrated.achieved
         moves = [jax.jvp(log_time, (best,), (one,))[1] ** 2 for one in self.calibrated.directions]
@@ -196,7 +228,7 @@ class Estimate:
 
     @property
     def ordered(self) -> tuple[Seconds, ...]:
-        """Seconds of what can take most of a step, in the order of BOUNDS; they add up to the step, transfers hidden."""
+        """Seconds of what can take most of a step, in the order of BOUNDS; together the step, transfers hidden."""
         times = self.times
         hbm = times.moved + times.attention + times.activations
         arithmetic = times.matrices - times.moved + self.served.arriving * times.prompt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import jax
 import numpy as np
 
 from kvwall.spaces.achieved import ByBits, ByCache, ByDevices, ByWeight
@@ -14,6 +15,7 @@ _FABRIC = 100e9
 """Bandwidth in B/s, one direction, above which a scale-up link is a fabric of the chips' own and not the host's bus."""
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class KernelShares:
     """Shares of datasheet peaks, and seconds, as in `achieved.Achieved`."""
