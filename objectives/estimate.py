@@ -14,10 +14,9 @@ import jax.numpy as jnp
 
 from kvwall.objectives import tiers, time
 from kvwall.objectives.compute import ByFormat
-from kvwall.objectives.kernels import overlapped
-from kvwall.objectives.known import surely
 from kvwall.objectives.operators import Operators
-from kvwall.spaces.achieved import Achieved, ByBits, ByDevices, ByWeight, Calibrated
+from kvwall.objectives.overlap import overlapped
+from kvwall.spaces.achieved import Achieved, ByBits, ByCache, ByDevices, ByWeight, Calibrated
 from kvwall.spaces.design import HardwareColumns
 from kvwall.spaces.units import BytesPerSecond, Code, Count, Flag, Ratio, Real, Seconds
 
@@ -71,15 +70,15 @@ def operator_times(work: Operators, achieved: Achieved, chip: HardwareColumns) -
         work.experts, achieved.experts, bandwidth
     )
     body, end = (multiply_time(flop, achieved.compute, chip) for flop in work.matrices)
-    link, fixed = (of_devices(each, work.devices) for each in (achieved.link, achieved.collective))
+    slower, fixed = (of_devices(each, work.devices) for each in (inverse(achieved.link), achieved.collective))
     layers = work.stages.micro * (work.stages.layers * achieved.layer + work.expert_layers * achieved.expert_layer)
     prompt = multiply_time(work.prompt, achieved.compute, chip) * achieved.prefill
-    prompt_sent = LARGE_MESSAGES * time.link_time(work.prompt_sent, chip) / link
+    prompt_sent = LARGE_MESSAGES * time.link_time(work.prompt_sent, chip) * slower
     return OperatorTimes(
         moved=awaited(of_layers, read_time(work.ends, achieved.weights, bandwidth), 0.0),
         multiplied=awaited(body, end, 0.0),
         attention=awaited(0.0, 0.0, attention_time(work, achieved, chip)),
-        collectives=time.link_time(work.sent, chip) / link + work.calls * fixed,
+        collectives=time.link_time(work.sent, chip) * slower + work.calls * fixed,
         activations=awaited(0.0, 0.0, achieved.activation * work.hidden / bandwidth),
         overhead=awaited(layers, 0.0, 0.0) + achieved.step + work.sequences * achieved.sequence,
         prompt=prompt + prompt_sent + work.stages.layers * achieved.prompt_layer,
@@ -94,8 +93,9 @@ def read_time(size: ByWeight, share: ByWeight, bandwidth: BytesPerSecond) -> Sec
     >>> read_time(one, half, 10.0)
     5.0
     """
-    seconds: Seconds = sum(getattr(size, field.name) / getattr(share, field.name) for field in fields(ByWeight))
-    return seconds / bandwidth
+    names = [field.name for field in fields(ByWeight)]
+    seconds: Seconds = sum(getattr(size, name) * (1 / (getattr(share, name) * bandwidth)) for name in names)
+    return seconds
 
 
 def multiply_time(flop: ByFormat, share: ByBits, chip: HardwareColumns) -> Seconds:
@@ -114,14 +114,19 @@ def attention_time(work: Operators, achieved: Achieved, chip: HardwareColumns) -
     def of_cache(wide: Real, eight: Real) -> Real:
         return jnp.where(narrow, eight, wide)
 
-    heads, latent, arithmetic = achieved.attention, achieved.latent, achieved.latent_compute
-    peak = of_cache(chip.bf16_flops.value * arithmetic.sixteen, chip.fp8_flops.value * arithmetic.eight)
-    of_heads = work.kv / (of_cache(heads.sixteen, heads.eight) * chip.memory_bandwidth)
-    of_heads = of_heads * achieved.group_cost ** (jnp.log(work.query_group) / jnp.log(_EIGHTFOLD))
-    of_latents = overlapped(
-        work.kv / (of_cache(latent.sixteen, latent.eight) * chip.memory_bandwidth), work.attention / peak
-    )
-    return jnp.where(work.latent, of_latents, of_heads)
+    def read(share: ByCache) -> Seconds:
+        per_byte = (1 / (each * chip.memory_bandwidth) for each in (share.sixteen, share.eight))
+        return work.kv * of_cache(*per_byte)
+
+    arithmetic = achieved.latent_compute
+    per_flop = of_cache(1 / (arithmetic.sixteen * chip.bf16_flops.value), 1 / (arithmetic.eight * chip.fp8_flops.value))
+    of_heads = read(achieved.attention) * achieved.group_cost ** (jnp.log(work.query_group) / jnp.log(_EIGHTFOLD))
+    return jnp.where(work.latent, overlapped(read(achieved.latent), work.attention * per_flop), of_heads)
+
+
+def inverse(share: ByDevices) -> ByDevices:
+    """Times over those at the whole link."""
+    return ByDevices(two=1 / share.two, four=1 / share.four, eight=1 / share.eight)
 
 
 def of_devices(number: ByDevices, devices: Count) -> Real:
@@ -142,6 +147,8 @@ class Served:
     link_overlap: Ratio
     arriving: Count
     """Prompts per step."""
+    static: bool
+    """Whether it is known that none arrive."""
     active: Count
     """Sequences that decode."""
     ceiling: Seconds
@@ -206,7 +213,7 @@ class Estimate:
     @cached_property
     def iteration_spread(self) -> Ratio:
         """Standard deviation of ln(step time); without arriving prompts that is the time between tokens."""
-        if surely(self.served.arriving, 0.0):
+        if self.served.static:
             return self.spread
         return self._spread_of(lambda achieved: self.served.iteration(self.times_at(achieved)))
 
@@ -218,11 +225,15 @@ class Estimate:
     def _spread_of(self, seconds: Callable[[Achieved], Seconds]) -> Ratio:
         """Standard deviation of ln(seconds): each direction's effect on it, and how much models differ."""
 
-        def log_time(achieved: Achieved) -> Real:
-            return jnp.log(seconds(achieved))
+        def move(direction: Achieved) -> Ratio:
+            def log_time(deviations: Real) -> Real:
+                there = jax.tree.map(lambda best, one: best + deviations * one, self.calibrated.achieved, direction)
+                return jnp.log(seconds(there))
 
-        best = self.calibrated.achieved
-        moves = [jax.jvp(log_time, (best,), (one,))[1] ** 2 for one in self.calibrated.directions]
+            moved: Ratio = jax.jvp(log_time, (0.0,), (1.0,))[1]
+            return moved
+
+        moves = [move(direction) ** 2 for direction in self.calibrated.directions]
         own = jnp.where(self.routed, self.calibrated.expert_spread, self.calibrated.model_spread)
         return jnp.sqrt(reduce(jnp.add, moves, own**2))
 

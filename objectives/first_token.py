@@ -5,11 +5,11 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from kvwall.objectives import prefill, tiers, time, transfer
-from kvwall.objectives.estimate import LARGE_MESSAGES, multiply_time, of_devices, read_time
-from kvwall.objectives.kernels import overlapped
+from kvwall.objectives.estimate import LARGE_MESSAGES, inverse, multiply_time, of_devices, read_time
 from kvwall.objectives.known import surely
 from kvwall.objectives.kv import Cache
 from kvwall.objectives.operators import PromptWork, prompt_work
+from kvwall.objectives.overlap import overlapped
 from kvwall.spaces.achieved import Achieved
 from kvwall.spaces.design import Design
 from kvwall.spaces.units import Ratio, Seconds
@@ -45,7 +45,7 @@ def prompt_times(design: Design, work: PromptWork, achieved: Achieved) -> tuple[
     read = read + time.transfer_time(work.kv, chip.memory_bandwidth)
     multiplied = achieved.prefill * multiply_time(work.flop, achieved.compute, chip)
     multiplied = multiplied + multiply_time(work.head, achieved.compute, chip)
-    link, fixed = (of_devices(each, work.devices) for each in (achieved.link, achieved.collective))
-    sent = LARGE_MESSAGES * time.link_time(work.sent, chip) / link + work.calls * fixed
+    slower, fixed = (of_devices(each, work.devices) for each in (inverse(achieved.link), achieved.collective))
+    sent = LARGE_MESSAGES * time.link_time(work.sent, chip) * slower + work.calls * fixed
     calls = design.model.layers * achieved.prompt_layer + achieved.step + achieved.sequence
     return overlapped(read, multiplied), sent, calls

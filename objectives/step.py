@@ -23,6 +23,7 @@ from kvwall.objectives import (
 from kvwall.objectives.compute import ByFormat
 from kvwall.objectives.estimate import Estimate, Served
 from kvwall.objectives.first_token import first_token_time
+from kvwall.objectives.known import surely
 from kvwall.objectives.load import Load, evaluated_context, experts_of_busiest, load_of, spread_over_tiers
 from kvwall.objectives.operators import operators_of
 from kvwall.spaces.achieved import Calibrated
@@ -129,6 +130,7 @@ def estimate_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Pro
         transfer=transfer.slowdown(design, cache) * tiers.slowest_transfer(moved, design.placement, design.hardware),
         link_overlap=design.placement.link_overlap,
         arriving=load.arriving,
+        static=surely(design.workload.continuous, False),
         active=load.active,
         ceiling=ceiling,
     )

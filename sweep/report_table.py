@@ -21,7 +21,7 @@ from kvwall.sweep.terminal import new_table, terminal
 _LOSS: Final = "quality_loss"
 MODE_SENTENCES: Final = {
     CEILING: "Ceiling, derived: what no implementation can beat.",
-    ESTIMATE: "Estimate, calibrated; in brackets the 10 % and 90 % bounds.",
+    ESTIMATE: "Estimate, calibrated; in brackets its 10 % and 90 % bounds.",
 }
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "speed": (

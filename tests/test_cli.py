@@ -164,7 +164,7 @@ def test_all_faults_are_reported_together_without_output(kvwall):
     code, out, err = kvwall(
         "evaluate", "--model", "meta-llama/Meta-Llama-3-70", "--hadware", "h100-sxm", "--hardware", "h100",
         "--batch", "0.5 batch", "--context", "-1", "--key-bits", "nan", "--read-fraction", "2", "--assume", "tdp",
-        "--task", "agregate", "--confidence", "2", "--mode", "estimate", "stray", "--json",
+        "--task", "agregate", "--confidence", "2", "--mode", "estimat", "stray", "--json",
     )  # fmt: skip
     assert code == 2
     assert out == ""
@@ -179,7 +179,7 @@ def test_all_faults_are_reported_together_without_output(kvwall):
         "--assume tdp: write FIGURE=",
         'task "agregate" is unknown (did you mean aggregate',
         "confidence 2.0 is outside 0.5 to 0.99",
-        'mode "estimate" is not built yet',
+        "mode = 'estimat' is unknown (did you mean estimate",
         '"stray" belongs to no option',
     ):
         assert fault in err

@@ -123,7 +123,11 @@ def read(design: Design, register: Mapping[str, Metric]) -> Reading:
     def laws(design: Design) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         step = evaluate_step(design)
         metrics = {name: metric.law(design, step) for name, metric in register.items()}
-        return quantities(step), metrics, {name: label.law(design, step) for name, label in label_register("ceiling").items()}
+        return (
+            quantities(step),
+            metrics,
+            {name: label.law(design, step) for name, label in label_register("ceiling").items()},
+        )
 
     return Reading(*jax.tree.map(np.asarray, jax.jit(laws)(design)))
 

@@ -69,7 +69,7 @@ def check_mode_of_names(parts: Mapping[str, Mapping[str, Any]], mode: str, fault
     of_estimates = {*metric_register(ANY_TASK, ESTIMATE), *label_register(ESTIMATE)}
     here = {*metric_register(ANY_TASK, mode), *label_register(mode)}
     for path, name in asked:
-        if name in of_estimates and name not in here:
+        if isinstance(name, str) and name in of_estimates - here:
             faults.add(path, f'"{name}" is one of estimates, and this study is a {mode}: write mode = "{ESTIMATE}"')
 
 
