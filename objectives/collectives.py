@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import jax
 import jax.numpy as jnp
 
 from kvwall.objectives.kv import BITS_PER_BYTE
@@ -23,6 +24,7 @@ from kvwall.spaces.design import Design
 from kvwall.spaces.units import Bytes, Count, Ratio
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Sent:
     """Bytes that one device of a stage sends in a step, all layers."""

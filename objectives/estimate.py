@@ -20,12 +20,14 @@ from kvwall.spaces.achieved import Achieved, ByBits, ByCache, ByDevices, ByWeigh
 from kvwall.spaces.design import HardwareColumns
 from kvwall.spaces.units import BytesPerSecond, Code, Count, Flag, Ratio, Real, Seconds
 
+DEVIATIONS_OF_BAND = 1.2816
+"""Standard deviations from the middle to the 10 % and 90 % bounds of a normal distribution."""
 _EIGHTFOLD = 8.0
 """Query heads per KV head at which attention takes `group_cost` times as long."""
 LARGE_MESSAGES = 0.7
 """Time of a prompt's collectives over that at the share of small messages.
 
-Source: all-reduces from 256 MB reach 0.6 to 0.8 of a link, those up to 16 MiB 0.42: `catalog/measured/`.
+Source: all-reduces from 256 MB reach 0.6 to 0.8 of a link, up to 16 MiB 0.42, `catalog/measured/allreduce.parquet`.
 """
 
 BOUNDS = (*time.RESOURCES, "overhead")
@@ -44,13 +46,21 @@ class OperatorTimes:
     collectives: Seconds
     activations: Seconds
     overhead: Seconds
-    prompt: Seconds
+    prompt_work: Seconds
+    """Arithmetic and collectives of one prompt."""
+    prompt_fixed: Seconds
+    """Besides, of prompts that are read together."""
     mixing: Ratio
 
     @property
     def matrices(self) -> Seconds:
         """Transfer and arithmetic of matrices, which overlap."""
         return overlapped(self.moved, self.multiplied)
+
+    @property
+    def prompt(self) -> Seconds:
+        """Prefill of one prompt."""
+        return self.prompt_work + self.prompt_fixed
 
     @property
     def decode(self) -> Seconds:
@@ -81,7 +91,8 @@ def operator_times(work: Operators, achieved: Achieved, chip: HardwareColumns) -
         collectives=time.link_time(work.sent, chip) * slower + work.calls * fixed,
         activations=awaited(0.0, 0.0, achieved.activation * work.hidden / bandwidth),
         overhead=awaited(layers, 0.0, 0.0) + achieved.step + work.sequences * achieved.sequence,
-        prompt=prompt + prompt_sent + work.stages.layers * achieved.prompt_layer,
+        prompt_work=prompt + prompt_sent,
+        prompt_fixed=work.stages.layers * achieved.prompt_layer,
         mixing=achieved.mixing,
     )
 
@@ -147,12 +158,12 @@ class Served:
     link_overlap: Ratio
     arriving: Count
     """Prompts per step."""
-    static: bool
-    """Whether it is known that none arrive."""
     active: Count
     """Sequences that decode."""
     ceiling: Seconds
     """What no implementation can beat."""
+    static: bool = False
+    """Whether it is known beforehand that none arrive."""
 
     def iteration(self, times: OperatorTimes) -> Seconds:
         """Mean seconds of a step, prompts included: what throughput follows from."""
@@ -239,7 +250,7 @@ class Estimate:
 
     @property
     def ordered(self) -> tuple[Seconds, ...]:
-        """Seconds of what can take most of a step, in the order of BOUNDS; together the step, transfers hidden."""
+        """Seconds of what can take most of a step, in the order of BOUNDS; they add up to the step."""
         times = self.times
         hbm = times.moved + times.attention + times.activations
         arithmetic = times.matrices - times.moved + self.served.arriving * times.prompt

@@ -25,7 +25,7 @@ from kvwall.objectives.estimate import Estimate, Served
 from kvwall.objectives.first_token import first_token_time
 from kvwall.objectives.known import surely
 from kvwall.objectives.load import Load, evaluated_context, experts_of_busiest, load_of, spread_over_tiers
-from kvwall.objectives.operators import operators_of
+from kvwall.objectives.operators import Operators, operators_of
 from kvwall.spaces.achieved import Calibrated
 from kvwall.spaces.design import Design
 from kvwall.spaces.units import Bytes, Count, Flop, Ratio, Real, Seconds
@@ -122,8 +122,7 @@ def evaluate_step(design: Design) -> Step:
 
 def estimate_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Prompt, ceiling: Seconds) -> Estimate:
     """The step of a calibrated design as a deployment will see it, never faster than `ceiling`."""
-    decoding = replace(load, arriving=jnp.zeros_like(load.arriving), tokens=load.active * load.scored)
-    work = operators_of(design, decoding, cache, prompt)
+    work = decoding_work(design, load, cache, prompt)
     loaded = work.spread + load.prompts_of(load.rank_sequences) * prompt.cached
     moved = work.stages.awaited(0.0, 0.0, loaded)
     served = Served(
@@ -142,6 +141,12 @@ def estimate_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Pro
         routed=design.model.experts.layers > 0,
         first=partial(first_token_time, design, cache),
     )
+
+
+def decoding_work(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Prompt) -> Operators:
+    """Operators of a step without the prompts that arrive."""
+    decoding = replace(load, arriving=jnp.zeros_like(load.arriving), tokens=load.active * load.scored)
+    return operators_of(design, decoding, cache, prompt)
 
 
 def _calibrated(design: Design) -> Calibrated:

@@ -32,6 +32,7 @@ from kvwall.spaces.terms import LEVELS, TERMS, Level, achieved
 RECORD: Final = Path(__file__).parent / "catalog" / "calibration" / "estimate.json"
 DIRECTIONS: Final = 6
 """Independent ways to be wrong that bands follow; the others change no step by much."""
+_LEAST_SHARE: Final = 0.01
 TYPICAL: Final = ("vllm", "sglang", "trtllm")
 """Generations whose mean stands for an engine that is not calibrated, the ideal one among them."""
 
@@ -60,6 +61,8 @@ class TermEffects:
 
     meaning: str
     unit: str
+    share: float
+    """Share of the time of the fitted rows that follows it, root mean square."""
     mean: Effect
     engine: Mapping[str, Effect]
     architecture: Mapping[str, Effect]
@@ -165,9 +168,9 @@ class Calibration:
         generation = load_generations().get(engine)
         kernels = kernel_shares(chip, generation.kernels if generation else "")
         with jax.enable_x64(True):
-            best, turns = _achieved(
-                tuple(self.terms), kernels, spoken @ self.values, _principal(spread, self.inflation)
-            )
+            shares = np.array([effects.share for effects in self.terms.values()])
+            steps = _principal(spread, shares, self.inflation)
+            best, turns = _achieved(tuple(self.terms), kernels, spoken @ self.values, steps)
         number: Any = np.float64
         return Calibrated(
             achieved=jax.tree.map(number, best),
@@ -190,11 +193,14 @@ def _achieved(
     return of(values), tuple(jax.jvp(of, (values,), (step,))[1] for step in steps)
 
 
-def _principal(covariance: NDArray[np.float64], inflation: float) -> list[NDArray[np.float64]]:
-    """The directions of most variance, each one standard deviation long."""
-    variance, direction = np.linalg.eigh(covariance)
+def _principal(
+    covariance: NDArray[np.float64], shares: NDArray[np.float64], inflation: float
+) -> list[NDArray[np.float64]]:
+    """The directions that change a typical step most, each one standard deviation long."""
+    weight = np.maximum(shares, _LEAST_SHARE)
+    variance, direction = np.linalg.eigh(covariance * np.outer(weight, weight))
     most = np.argsort(variance)[::-1][:DIRECTIONS]
-    return [inflation * np.sqrt(max(variance[each], 0.0)) * direction[:, each] for each in most]
+    return [inflation * np.sqrt(max(variance[each], 0.0)) * direction[:, each] / weight for each in most]
 
 
 def calibrated_engine(record: Calibration, engine: str, chip: Hardware) -> Calibrated:

@@ -38,6 +38,8 @@ class UsableRow:
     axes: Mapping[str, Value]
     """Those that the row decides; the others are neutral."""
     framework: str
+    model: str
+    """Catalogue name of the model, whatever the checkpoint's format."""
 
     @property
     def replica_devices(self) -> int:
@@ -65,7 +67,7 @@ def usable_row(row: MeasuredRow, aliases: Aliases) -> UsableRow:
     found = [attempt(faults, part) or {} for part in parts]
     axes = {name: value for part in found for name, value in part.items()}
     faults.raise_if_any()
-    return UsableRow(row, axes, framework)
+    return UsableRow(row, axes, framework, aliases.model_name(row.model))
 
 
 def _model(row: MeasuredRow, aliases: Aliases) -> Axes:
