@@ -7,13 +7,10 @@ from typing import Literal, TypeAlias
 
 import jax.numpy as jnp
 
-from kvwall.objectives.estimate import Estimate
+from kvwall.objectives.estimate import DEVIATIONS_OF_BAND, Estimate
 from kvwall.objectives.step import Step
 from kvwall.spaces.design import Design
 from kvwall.spaces.units import Ratio, Real
-
-DEVIATIONS_OF_BAND = 1.2816
-"""Standard deviations from the middle to the 10 % and 90 % bounds of a normal distribution."""
 
 Side: TypeAlias = Literal["low", "high"]
 

@@ -20,12 +20,14 @@ from kvwall.spaces.achieved import Achieved, ByBits, ByCache, ByDevices, ByWeigh
 from kvwall.spaces.design import HardwareColumns
 from kvwall.spaces.units import BytesPerSecond, Code, Count, Flag, Ratio, Real, Seconds
 
+DEVIATIONS_OF_BAND = 1.2816
+"""Standard deviations from the middle to the 10 % and 90 % bounds of a normal distribution."""
 _EIGHTFOLD = 8.0
 """Query heads per KV head at which attention takes `group_cost` times as long."""
 LARGE_MESSAGES = 0.7
 """Time of a prompt's collectives over that at the share of small messages.
 
-Source: all-reduces from 256 MB reach 0.6 to 0.8 of a link, those up to 16 MiB 0.42: `catalog/measured/`.
+Source: all-reduces from 256 MB reach 0.6 to 0.8 of a link, up to 16 MiB 0.42, `catalog/measured/allreduce.parquet`.
 """
 
 BOUNDS = (*time.RESOURCES, "overhead")
@@ -156,12 +158,12 @@ class Served:
     link_overlap: Ratio
     arriving: Count
     """Prompts per step."""
-    static: bool
-    """Whether it is known that none arrive."""
     active: Count
     """Sequences that decode."""
     ceiling: Seconds
     """What no implementation can beat."""
+    static: bool = False
+    """Whether it is known beforehand that none arrive."""
 
     def iteration(self, times: OperatorTimes) -> Seconds:
         """Mean seconds of a step, prompts included: what throughput follows from."""
@@ -248,7 +250,7 @@ class Estimate:
 
     @property
     def ordered(self) -> tuple[Seconds, ...]:
-        """Seconds of what can take most of a step, in the order of BOUNDS; together the step, transfers hidden."""
+        """Seconds of what can take most of a step, in the order of BOUNDS; they add up to the step."""
         times = self.times
         hbm = times.moved + times.attention + times.activations
         arithmetic = times.matrices - times.moved + self.served.arriving * times.prompt

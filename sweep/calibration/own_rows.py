@@ -14,7 +14,7 @@ from kvwall.sweep.calibration.held_out import ROUNDS
 ROWS: Final = 10
 LEAST: Final = 40
 """Rows of a chip below which what is left says little."""
-DRAWS: Final = 5
+DRAWS: Final = 3
 """Times that the rows are drawn."""
 
 Mask = NDArray[np.bool_]
