@@ -30,6 +30,7 @@ from kvwall.spaces.terms import LEVELS, TERMS, Level, achieved
 RECORD: Final = Path(__file__).parent / "catalog" / "calibration" / "estimate.json"
 DIRECTIONS: Final = 6
 """Independent ways to be wrong that bands follow; the others change no step by much."""
+_LEAST_SHARE: Final = 0.01
 TYPICAL: Final = ("vllm", "sglang", "trtllm")
 """Generations whose mean stands for an engine that is not calibrated, the ideal one among them."""
 
@@ -55,6 +56,8 @@ class TermEffects:
 
     meaning: str
     unit: str
+    share: float
+    """Share of the time of the fitted rows that follows it, root mean square."""
     mean: Effect
     engine: Mapping[str, Effect]
     architecture: Mapping[str, Effect]
@@ -154,7 +157,8 @@ class Calibration:
 
         with jax.enable_x64(True):
             best = of(value)
-            turns = [jax.jvp(of, (value,), (step,))[1] for step in _principal(spread, self.inflation)]
+            shares = np.array([effects.share for effects in self.terms.values()])
+            turns = [jax.jvp(of, (value,), (step,))[1] for step in _principal(spread, shares, self.inflation)]
         number: Any = np.float64
         return Calibrated(
             achieved=jax.tree.map(number, best),
@@ -164,11 +168,14 @@ class Calibration:
         )
 
 
-def _principal(covariance: NDArray[np.float64], inflation: float) -> list[NDArray[np.float64]]:
-    """The directions of most variance, each one standard deviation long."""
-    variance, direction = np.linalg.eigh(covariance)
+def _principal(
+    covariance: NDArray[np.float64], shares: NDArray[np.float64], inflation: float
+) -> list[NDArray[np.float64]]:
+    """The directions that change a typical step most, each one standard deviation long."""
+    weight = np.maximum(shares, _LEAST_SHARE)
+    variance, direction = np.linalg.eigh(covariance * np.outer(weight, weight))
     most = np.argsort(variance)[::-1][:DIRECTIONS]
-    return [inflation * np.sqrt(max(variance[each], 0.0)) * direction[:, each] for each in most]
+    return [inflation * np.sqrt(max(variance[each], 0.0)) * direction[:, each] / weight for each in most]
 
 
 def calibrated_engine(record: Calibration, engine: str, chip: Hardware) -> Calibrated:

@@ -13,15 +13,14 @@ from pydantic import TypeAdapter
 
 from kvwall.objectives.register import LABELS
 from kvwall.spaces.aliases import Aliases, load_aliases
-from kvwall.spaces.axes import AXES, Value
 from kvwall.spaces.columns import Columns, load_catalogue
 from kvwall.spaces.errors import InputError
-from kvwall.spaces.space import Space, make_space
 from kvwall.sweep.kernel import Problem
 from kvwall.sweep.measured import UsableRow, usable_row
 from kvwall.sweep.measured_metric import OF_ONE_STEP, in_row_units, speed_ratio
 from kvwall.sweep.measured_rows import ROWS, MeasuredRow
 from kvwall.sweep.points import evaluate_designs
+from kvwall.sweep.spanning import spanning_space, stated_values
 
 EXCEPTIONS = ROWS.with_name("decode_exceptions.toml")
 
@@ -123,8 +122,8 @@ class _Ceiling:
 def _ceilings(usable: Sequence[UsableRow]) -> list[_Ceiling]:
     if not usable:
         return []
-    designs = [_stated(each.axes) for each in usable]
-    space = _space(designs)
+    designs = [stated_values(each.axes) for each in usable]
+    space = spanning_space(designs)
     problem = Problem(Columns(space, load_catalogue(space)), "aggregate", (), ())
     index = np.array([space.index(design) for design in designs], dtype=np.int64)
     distinct, place = np.unique(index, return_inverse=True)
@@ -137,23 +136,6 @@ def _ceilings(usable: Sequence[UsableRow]) -> list[_Ceiling]:
 
 def _label(name: str, found: Mapping[str, np.ndarray[Any, Any]], at: int) -> str:
     return LABELS[name].meanings[int(found[name][at])]
-
-
-def _stated(axes: Mapping[str, Value]) -> dict[str, Value]:
-    """The values as their axes hold them."""
-    return {name: AXES[name].check(value) for name, value in axes.items()}
-
-
-def _space(designs: Sequence[dict[str, Value]]) -> Space:
-    """The smallest grid that holds all designs; only the asked points of it are ever evaluated."""
-    values: dict[str, dict[Value, None]] = {}
-    for name in dict.fromkeys(name for design in designs for name in design):
-        neutral = AXES[name].neutral
-        for design in designs:
-            if name not in design and neutral is not None:
-                design[name] = neutral
-            values.setdefault(name, {})[design[name]] = None
-    return make_space({name: list(found) for name, found in values.items()})
 
 
 def load_causes(path: Path = EXCEPTIONS) -> tuple[Cause, ...]:

@@ -8,8 +8,8 @@ little more than a few.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from kvwall.spaces.architectures import load_architectures
-from kvwall.spaces.terms import LEVELS, TERMS, achieved
+from kvwall.spaces.terms import LEVELS, TERMS, Term, achieved
 from kvwall.sweep.calibration.steps import MeasuredSteps
 
 NOISE: Final = 0.12
@@ -30,7 +30,7 @@ ROBUST: Final = 2.0
 REPEATED: Final = 0.3
 """Correlation of the errors of rows of one group."""
 
-_STEEP: Final = 0.05
+_STEEP: Final = 0.5
 """Gradient at which a fit has arrived, per standard deviation of a prior."""
 
 Floats = NDArray[np.float64]
@@ -43,9 +43,33 @@ class Effects:
 
     names: tuple[Name, ...]
     prior_mean: Floats
-    prior_sd: Floats
+    prior_root: Floats
+    """Standard deviations; or a matrix whose product with its own transpose is the covariance."""
     spoken: Floats
     """(cells, terms, parameters): a term of a cell is the sum of these."""
+
+    def at(self, point: Floats) -> Floats:
+        """The parameters so many standard deviations from the prior's mean."""
+        moved = self.prior_root * point if self.prior_root.ndim == 1 else self.prior_root @ point
+        found: Floats = self.prior_mean + moved
+        return found
+
+    def along(self, slopes: Floats) -> Floats:
+        """Slopes by parameter as slopes by standard deviation."""
+        found: Floats = slopes * self.prior_root if self.prior_root.ndim == 1 else slopes @ self.prior_root
+        return found
+
+    def spread(self, covariance: Floats) -> Floats:
+        """A covariance of standard deviations as one of parameters."""
+        root = np.diag(self.prior_root) if self.prior_root.ndim == 1 else self.prior_root
+        found: Floats = root @ covariance @ root.T
+        return found
+
+    def rows(self, steps: MeasuredSteps, keep: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Of the kept rows, those that each parameter speaks for."""
+        speaks = np.any(self.spoken > 0, axis=1)
+        found: NDArray[np.int64] = np.sum(speaks[steps.cell[keep]], axis=0)
+        return found
 
 
 @dataclass(frozen=True)
@@ -57,12 +81,12 @@ class Fit:
     covariance: Floats
 
 
-def effects_of(steps: MeasuredSteps) -> Effects:
+def effects_of(steps: MeasuredSteps, terms: Mapping[str, Term] = TERMS) -> Effects:
     """The parameters of these rows: a member of a level for every generation, architecture and chip among them."""
-    members = [_members(engine, chip.name) for engine, chip in steps.cells]
+    members = [members_of(engine, chip.name) for engine, chip in steps.cells]
     names: list[Name] = []
     mean, sd = [], []
-    for term, known in TERMS.items():
+    for term, known in terms.items():
         names.append((term, "mean", ""))
         mean.append(known.mean)
         sd.append(known.sd)
@@ -72,20 +96,25 @@ def effects_of(steps: MeasuredSteps) -> Effects:
             names += [(term, level, member) for member in found]
             mean += [0.0] * len(found)
             sd += [spread] * len(found)
-    spoken = np.zeros((len(steps.cells), len(TERMS), len(names)))
-    place = {term: row for row, term in enumerate(TERMS)}
+    return Effects(tuple(names), np.array(mean), np.array(sd), spoken_of(names, tuple(terms), members))
+
+
+def spoken_of(names: Sequence[Name], terms: Sequence[str], members: Sequence[Mapping[str, str]]) -> Floats:
+    """(cells, terms, parameters): 1 where a parameter speaks for a term of a cell; `members` are those of each cell."""
+    spoken = np.zeros((len(members), len(terms), len(names)))
     for column, (term, level, member) in enumerate(names):
         for cell, own in enumerate(members):
-            spoken[cell, place[term], column] = level == "mean" or own[level] == member
-    return Effects(tuple(names), np.array(mean), np.array(sd), spoken)
+            spoken[cell, terms.index(term), column] = float(own.get(level, "") == member)
+    return spoken
 
 
-def _members(engine: str, chip: str) -> Mapping[str, str]:
-    return {"engine": engine, "architecture": load_architectures().of(chip), "chip": chip}
+def members_of(engine: str, chip: str) -> Mapping[str, str]:
+    """The member of each level that an engine's generation and a chip are."""
+    return {"mean": "", "engine": engine, "architecture": load_architectures().of(chip), "chip": chip}
 
 
 def log_seconds(steps: MeasuredSteps, terms: jax.Array) -> jax.Array:
-    """ln of the predicted seconds of every row; `terms` has one row per row and one column per term."""
+    """Logarithm of the predicted seconds of every row; `terms` has one row per row and one column per term."""
     kernels = jax.tree.map(lambda leaf: leaf[steps.cell], steps.kernels)
     found = achieved(kernels, {name: terms[:, place] for place, name in enumerate(TERMS)})
     return jnp.log(steps.predicted(found))
@@ -97,10 +126,10 @@ def terms_of(steps: MeasuredSteps, effects: Effects, values: Floats) -> Floats:
     return found
 
 
-def weights_of(groups: list[Hashable]) -> Floats:
-    """How much each row counts: n rows of a group together as much as n/(1 + (n - 1) REPEATED) independent ones."""
+def weights_of(groups: Sequence[Hashable], repeated: float = REPEATED) -> Floats:
+    """How much each row counts: n rows of a group together as much as n/(1 + (n - 1) repeated) independent ones."""
     count = Counter(groups)
-    return np.array([1 / (1 + (count[group] - 1) * REPEATED) for group in groups])
+    return np.array([1 / (1 + (count[group] - 1) * repeated) for group in groups])
 
 
 def group_of(steps: MeasuredSteps, place: int) -> Hashable:
@@ -108,6 +137,16 @@ def group_of(steps: MeasuredSteps, place: int) -> Hashable:
     usable = steps.rows[place]
     engine, chip = steps.cells[steps.cell[place]]
     return usable.model, chip.name, engine, usable.row.id.partition("-")[0]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of the model: its law, the terms it has, and how much rows of a group repeat each other."""
+
+    law: Callable[[MeasuredSteps, jax.Array], jax.Array] = log_seconds
+    """ln of the seconds of every row from its terms, one column each."""
+    terms: Mapping[str, Term] = field(default_factory=lambda: TERMS)
+    repeated: float = REPEATED
 
 
 class _Problem:
@@ -147,20 +186,22 @@ class _Problem:
 class StepFitter:
     """Fits the terms to any of these rows; the law and its slopes are compiled once."""
 
-    def __init__(self, steps: MeasuredSteps) -> None:
+    def __init__(self, steps: MeasuredSteps, form: Form | None = None, effects: Effects | None = None) -> None:
         self.steps = steps
-        self.effects = effects_of(steps)
+        self.form = form or Form()
+        self.effects = effects or effects_of(steps, self.form.terms)
         self._groups = [group_of(steps, place) for place in range(len(steps))]
         self._measured = np.log(steps.seconds)
-        turns = np.eye(len(TERMS))
+        law = partial(self.form.law, steps)
 
         def slopes(terms: jax.Array) -> jax.Array:
             def along(turn: jax.Array) -> jax.Array:
-                return jax.jvp(partial(log_seconds, steps), (terms,), (jnp.broadcast_to(turn, terms.shape),))[1]
+                slope: jax.Array = jax.jvp(law, (terms,), (jnp.broadcast_to(turn, terms.shape),))[1]
+                return slope
 
-            return jax.vmap(along, out_axes=1)(turns)
+            return jax.vmap(along, out_axes=1)(jnp.eye(terms.shape[1], dtype=terms.dtype))
 
-        self._predict = jax.jit(partial(log_seconds, steps))
+        self._predict = jax.jit(law)
         self._slopes = jax.jit(slopes)
 
     def log_ratio(self, values: Floats) -> Floats:
@@ -169,35 +210,37 @@ class StepFitter:
             found: Floats = np.asarray(self._predict(terms_of(self.steps, self.effects, values))) - self._measured
         return found
 
-    def slopes(self, values: Floats) -> Floats:
-        """How ln(predicted) of every row changes with every effect."""
+    def of_terms(self, values: Floats) -> Floats:
+        """How ln(predicted) of every row changes with every term: the share of its time that follows the term."""
         with jax.enable_x64(True):
-            of_terms = np.asarray(self._slopes(terms_of(self.steps, self.effects, values)))
-        found: Floats = np.matmul(of_terms[:, None, :], self.effects.spoken[self.steps.cell])[:, 0, :]
+            found: Floats = np.asarray(self._slopes(terms_of(self.steps, self.effects, values)))
         return found
 
-    def fit(self, keep: NDArray[np.bool_], start: Floats | None = None, rounds: int = 60) -> Fit:
-        """The most likely effects of the kept rows; `start` saves rounds where much the same rows were fitted before."""
+    def slopes(self, values: Floats) -> Floats:
+        """How ln(predicted) of every row changes with every effect."""
+        found: Floats = np.matmul(self.of_terms(values)[:, None, :], self.effects.spoken[self.steps.cell])[:, 0, :]
+        return found
+
+    def fit(self, keep: NDArray[np.bool_], start: Floats | None = None, rounds: int = 40) -> Fit:
+        """The most likely effects of the kept rows; `start`, those of much the same rows, saves rounds."""
         effects = self.effects
         weight = np.zeros(len(self.steps))
-        weight[keep] = np.sqrt(weights_of([self._groups[place] for place in np.flatnonzero(keep)])) / NOISE
-
-        def values(point: Floats) -> Floats:
-            found: Floats = effects.prior_mean + effects.prior_sd * point
-            return found
+        weight[keep] = (
+            np.sqrt(weights_of([self._groups[place] for place in np.flatnonzero(keep)], self.form.repeated)) / NOISE
+        )
 
         problem = _Problem(
-            lambda point: weight * self.log_ratio(values(point)),
-            lambda point: weight[:, None] * self.slopes(values(point)) * effects.prior_sd,
+            lambda point: weight * self.log_ratio(effects.at(point)),
+            lambda point: effects.along(weight[:, None] * self.slopes(effects.at(point))),
         )
-        begin = np.zeros(len(effects.names)) if start is None else (start - effects.prior_mean) / effects.prior_sd
+        begin = np.zeros(len(effects.names)) if start is None else (start - effects.prior_mean) / effects.prior_root
         found = minimize(
             problem.cost,
             begin,
-            method="trust-exact",
+            method="trust-krylov",
             jac=problem.gradient,
             hess=problem.curvature,
             options={"maxiter": rounds, "gtol": _STEEP},
         )
-        covariance = np.linalg.inv(problem.curvature(found.x)) * np.outer(effects.prior_sd, effects.prior_sd)
-        return Fit(effects, values(found.x), covariance)
+        covariance = effects.spread(np.asarray(np.linalg.inv(problem.curvature(found.x)), np.float64))
+        return Fit(effects, effects.at(found.x), covariance)

@@ -20,16 +20,17 @@ from kvwall.objectives.load import load_of
 from kvwall.objectives.operators import Operators
 from kvwall.objectives.step import decoding_work, evaluate_step
 from kvwall.spaces.achieved import Achieved
-from kvwall.spaces.axes import AXES, Value
+from kvwall.spaces.axes import Value
 from kvwall.spaces.columns import Columns, load_catalogue
 from kvwall.spaces.design import Design, HardwareColumns
 from kvwall.spaces.generations import generation_of, load_generations
 from kvwall.spaces.hardware import Hardware, load_hardware
 from kvwall.spaces.kernel_shares import KernelShares, kernel_shares
-from kvwall.spaces.space import Space, make_space
+from kvwall.spaces.units import Real
 from kvwall.sweep.measured import UsableRow
+from kvwall.sweep.spanning import spanning_space, stated_values
 
-UTILISATION: Final = 0.9
+UTILISATION: Final = 0.95
 """Share of the memory that servers use unless told otherwise."""
 STATIC: Final = ("static_batch", "num_requests_offline")
 """Kinds of batch of which no prompt arrives while others decode."""
@@ -90,20 +91,20 @@ class MeasuredSteps:
         found: Achieved = jax.tree.map(lambda leaf: jnp.asarray(leaf)[self.cell], cells)
         return found
 
-    def predicted(self, achieved: Achieved) -> jax.Array:
+    def predicted(self, achieved: Achieved) -> Real:
         """Seconds of every row, in the sense of `seconds`; `achieved` has one record per row."""
         return self.in_kind(operator_times(self.work, achieved, self.chips))
 
-    def in_kind(self, times: OperatorTimes) -> jax.Array:
+    def in_kind(self, times: OperatorTimes) -> Real:
         """Seconds of every row whose operators take these times."""
         token, iteration, prompts = self.served.token(times), self.served.iteration(times), self._prompts(times)
         whole = prompts + times.decode * self.tokens
-        of_static = whole / jnp.maximum(self.tokens, 1.0)
+        of_static = prompts / jnp.maximum(self.tokens, 1.0) + times.decode  # a row may not state how many were written
         rate = jnp.where(self.served.arriving > 0, iteration, of_static)
         by_kind = [token, whole * self.waves, rate * self.waves]
         return jnp.select([self.kind == place for place in range(len(by_kind))], by_kind)
 
-    def _prompts(self, times: OperatorTimes) -> jax.Array:
+    def _prompts(self, times: OperatorTimes) -> Real:
         """Seconds of the prefill of all prompts at once."""
         return times.prompt_work * self.served.active + times.prompt_fixed
 
@@ -130,8 +131,8 @@ def measured_steps(usable: Sequence[UsableRow]) -> tuple[MeasuredSteps | None, d
         at_all = np.broadcast_to(_most(design, 1.0), len(usable)) >= 1
         possible = np.broadcast_to(status.layout_possible(design), len(usable))
         sourced = np.broadcast_to(status.step_sourced(design), len(usable))
-    refused = {}
-    for row, place in zip(usable, range(len(usable)), strict=True):
+    refused: dict[str, tuple[str, ...]] = {}
+    for place, row in enumerate(usable):
         reason = _reason(bool(possible[place]), bool(sourced[place]), bool(at_all[place]))
         if reason:
             refused[row.row.id] = (reason,)
@@ -160,7 +161,7 @@ def _steps(rows: Sequence[UsableRow], most: Floats) -> MeasuredSteps:
         prompt = prefill.prompt_of(design, cache, design.prefix.hit_rate)
         work = decoding_work(design, load, cache, prompt)
         ceiling = np.broadcast_to(evaluate_step(_static(design)).time, len(rows))
-        served = Served(np.zeros(1), np.ones(1), load.arriving, load.active, ceiling)
+        served = Served(0.0, 1.0, load.arriving, load.active, jnp.asarray(ceiling))
     cells = [(generation_of(row.framework, row.row.framework_version), str(row.axes["hardware"])) for row in rows]
     distinct = sorted(set(cells))
     chips = {name: load_hardware(name) for name in {chip for _, chip in distinct}}
@@ -200,13 +201,13 @@ def _most(design: Design, utilisation: float) -> Any:
 
 
 def _static(design: Design) -> Design:
-    return replace(design, workload=replace(design.workload, continuous=np.zeros(1, bool)))
+    return replace(design, workload=replace(design.workload, continuous=False))
 
 
 def _design(rows: Sequence[UsableRow]) -> Design:
     """One design per row; the smallest grid that holds all of them gives the columns."""
     designs = [_stated(row) for row in rows]
-    space = _space(designs)
+    space = spanning_space(designs)
     at = np.unravel_index([space.index(design) for design in designs], space.shape) if space.dims else ()
     where = {name: np.asarray(place) for name, place in zip(space.dims, at, strict=True)}
     with jax.enable_x64(True):
@@ -217,18 +218,7 @@ def _stated(row: UsableRow) -> dict[str, Value]:
     """The row's axes as their axes hold them, with how it was served."""
     continuous = row.row.batch_kind not in STATIC and bool(row.row.output_tokens)
     mode: dict[str, Value] = {"serving_mode": "continuous"} if continuous else {}
-    return {name: AXES[name].check(value) for name, value in {**row.axes, **mode}.items()}
-
-
-def _space(designs: Sequence[dict[str, Value]]) -> Space:
-    values: dict[str, dict[Value, None]] = {}
-    for name in dict.fromkeys(name for design in designs for name in design):
-        neutral = AXES[name].neutral
-        for design in designs:
-            if name not in design and neutral is not None:
-                design[name] = neutral
-            values.setdefault(name, {})[design[name]] = None
-    return make_space({name: list(found) for name, found in values.items()})
+    return stated_values({**row.axes, **mode})
 
 
 def seconds_of(usable: UsableRow) -> float:
