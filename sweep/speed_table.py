@@ -1,4 +1,4 @@
-"""A comparison of speeds in the terminal: the whole, the groups that are furthest off, what was refused and why."""
+"""A comparison of speeds in the terminal: the whole, the largest groups, what was refused and why."""
 
 from __future__ import annotations
 
@@ -74,22 +74,23 @@ def _print_groups(console: Console, report: SpeedReport) -> None:
     left_out = 0
     for name in dict.fromkeys(next(iter(by)) for by, _ in report.groups):
         own = [(by, found) for by, found in report.groups if name in by]
-        shown = furthest(name, own)
+        shown = largest_groups(name, own)
         left_out += len(own) - len(shown)
         for place, (by, found) in enumerate(shown):
             table.add_row("" if place else name, by[name], *cells(found), end_section=place == len(shown) - 1)
     console.print(table)
-    worst = f"; the {_MOST_GROUPS} worst of each kind, {left_out} more with --json" if left_out else ""
-    console.print(f"time: above 0 % predicted too slow, below too fast{worst}.", style="dim")
+    more = f"; the {_MOST_GROUPS} largest groups of each kind, {left_out} more with --json" if left_out else ""
+    console.print(f"time: above 0 % predicted too slow, below too fast{more}.", style="dim")
 
 
-def furthest(
+def largest_groups(
     name: str, groups: Sequence[tuple[Mapping[str, str], Accuracy]]
 ) -> list[tuple[Mapping[str, str], Accuracy]]:
-    """The groups with the largest median error, worst first; bands in their order."""
+    """The groups of most rows, the one with the largest median error first; bands in their order."""
     if name in _BANDS:
         return sorted(groups, key=lambda one: band_place(one[0]))
-    return sorted(groups, key=lambda one: -(one[1].median_ape or 0.0))[:_MOST_GROUPS]
+    largest = sorted(groups, key=lambda one: -one[1].n)[:_MOST_GROUPS]
+    return sorted(largest, key=lambda one: -(one[1].median_ape or 0.0))
 
 
 def cells(found: Accuracy) -> list[str]:

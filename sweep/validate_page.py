@@ -1,4 +1,4 @@
-"""A comparison of speeds as one page that asks nothing of any network: the figures, the groups, the rows furthest off."""
+"""A comparison of speeds as one page that asks nothing of any network: figures, groups, the rows furthest off."""
 
 from __future__ import annotations
 
@@ -68,14 +68,18 @@ def _figures(report: SpeedReport) -> Section:
 
 
 def _groups(report: SpeedReport) -> Section:
-    rows = [(next(iter(by)), _shown(by), *cells(found)) for by, found in report.groups]
     lead = "Errors are of each row's own number; time: above 0 % predicted too slow, below too fast."
-    return Section("groups", "By group", (lead,), (Table(("by", "group", *HEAD), tuple(rows), left=2),))
+    names = dict.fromkeys(next(iter(by)) for by, _ in report.groups)
+    return Section("groups", "By group", (lead,), tuple(_table(report, name) for name in names))
 
 
-def _shown(by: dict[str, str]) -> str:
-    value = next(iter(by.values()))
-    return short_name(value) if "model" in by or "hardware" in by else value
+def _table(report: SpeedReport, name: str) -> Table:
+    rows = [(_shown(name, by[name]), *cells(found)) for by, found in report.groups if name in by]
+    return Table((name, *HEAD), tuple(rows))
+
+
+def _shown(name: str, value: str) -> str:
+    return short_name(value) if name in ("model", "hardware") else value
 
 
 def _furthest(report: SpeedReport) -> Section:

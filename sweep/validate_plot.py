@@ -53,9 +53,9 @@ _FAMILIES: Final[Mapping[str, _Family]] = {
             "e2e_latency_ms": lambda each: 1.0 / (each.usable.row.output_tokens or 1),
         },
     ),
-    "sequence": _Family("Rate of a sequence", "tok/s", {"decode_tokens_per_s_per_user": lambda _: 1.0}),
+    "sequence": _Family("Rate per sequence", "tok/s", {"decode_tokens_per_s_per_user": lambda _: 1.0}),
     "device": _Family(
-        "Rate of a device",
+        "Rate per device",
         "tok/s per device",
         {
             "output_tokens_per_s_per_gpu": lambda _: 1.0,
@@ -91,9 +91,8 @@ def _plot(name: str, members: Sequence[Predicted]) -> Plot:
                 trace = _trace([drawn[place] for place in places], [factors[place] for place in places], family.unit)
                 marker = {"symbol": symbol, "color": _colour(engine), "size": 6, "opacity": 0.75, "line": {"width": 0}}
                 figure.add_scatter(**trace, marker=marker, meta={"engine": engine, "kind": kind})
-    note = f"Every {step}th of {len(members):,} rows is drawn." if step > 1 else ""
-    title = f"{family.title}: {len(members):,} {'row' if len(members) == 1 else 'rows'}"
-    return Plot(f"predicted-{name}", title, figure, note, 440)
+    note = f"{len(members):,} {'row' if len(members) == 1 else 'rows'}" + (f", every {step}th is drawn" * (step > 1))
+    return Plot(f"predicted-{name}", family.title, figure, note, 430)
 
 
 def _ends(each: Predicted) -> tuple[float, float]:
@@ -142,7 +141,7 @@ def _hover(each: Predicted, factor: float, unit: str) -> str:
     ends = [f"{factor * value:.4g}" for value in (each.measured, each.predicted, each.low, each.high)]
     lines = [
         f"<b>{escape(each.id)}</b>",
-        f"{escape(short_name(each.usable.model))} on {row.n_devices or 1} x {escape(short_name(str(axes['hardware'])))}",
+        escape(f"{short_name(each.usable.model)} on {row.n_devices or 1} x {short_name(str(axes['hardware']))}"),
         f"{escape(_engine(each))}, batch {axes['batch']}, {axes['context']} in, {row.output_tokens or '?'} out",
         f"measured {ends[0]}, predicted {ends[1]} ({ends[2]} to {ends[3]}) {unit}",
     ]

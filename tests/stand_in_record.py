@@ -11,7 +11,7 @@ from kvwall.spaces.terms import TERMS
 def stand_in(spread: float = 0.1, context: int = 32_768, batch: int = 512, shift: float = 0.0) -> Calibration:
     """What is known before any row is seen; `shift` is added to the logarithm of every term."""
     terms = {
-        name: TermEffects(term.meaning, term.unit, Effect(term.mean + shift, term.sd / 4, 10), {}, {}, {})
+        name: TermEffects(term.meaning, term.unit, 0.3, Effect(term.mean + shift, term.sd / 4, 10), {}, {}, {})
         for name, term in TERMS.items()
     }
     return Calibration(
