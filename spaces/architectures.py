@@ -1,7 +1,6 @@
 """Which chips share a generation of compute units: who borrows kernel measurements from whom.
 
-The record is data (`catalog/calibration/architectures.toml`). It also has the peaks of measured chips that are not
-in the catalogue.
+The record is data (`catalog/calibration/architectures.toml`).
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from typing import Final
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from kvwall.spaces.errors import Faults, InputError, nearest
-from kvwall.spaces.units import parse_quantity
+from kvwall.spaces.errors import Faults, InputError
 
 RECORD: Final = Path(__file__).parent / "catalog" / "calibration" / "architectures.toml"
 
@@ -26,22 +24,10 @@ _STRICT = ConfigDict(extra="forbid")
 
 @with_config(_STRICT)
 @dataclass(frozen=True)
-class OutsideChip:
-    """Peaks of a measured chip that the catalogue does not have, as quantities."""
-
-    memory_bandwidth: str
-    bf16_flops: str
-    source: str
-    scale_up_bandwidth: str = "0 B/s"
-
-
-@with_config(_STRICT)
-@dataclass(frozen=True)
 class Architectures:
     """The whole record."""
 
     architecture: Mapping[str, tuple[str, ...]]
-    outside: Mapping[str, OutsideChip]
 
     def of(self, chip: str) -> str:
         """The architecture of a chip; a chip that is in no list is its own.
@@ -50,19 +36,6 @@ class Architectures:
         ('hopper', 'wse-3')
         """
         return next((name for name, chips in self.architecture.items() if chip in chips), chip)
-
-    def outside_figures(self, chip: str) -> tuple[float, float, float, float, float]:
-        """Memory bandwidth, FLOP/s of 16, 8 and 4 bits, link bandwidth. Raises InputError for a chip not listed.
-
-        >>> load_architectures().outside_figures("arc-pro-b60")[0]
-        456000000000.0
-        """
-        if chip not in self.outside:
-            raise InputError(f'hardware "{chip}" is not known{nearest(chip, self.outside)}; add it to {RECORD.name}')
-        figures = self.outside[chip]
-        flops = parse_quantity(figures.bf16_flops, "FLOP/s")
-        link = parse_quantity(figures.scale_up_bandwidth, "B/s")
-        return parse_quantity(figures.memory_bandwidth, "B/s"), flops, flops, flops, link
 
 
 @cache

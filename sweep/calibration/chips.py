@@ -7,7 +7,7 @@ from functools import cache
 
 from kvwall.spaces.architectures import load_architectures
 from kvwall.spaces.figures import Figure
-from kvwall.spaces.hardware import hardware_names, load_hardware
+from kvwall.spaces.hardware import load_hardware
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,6 @@ class Chip:
 def chip_of(name: str) -> Chip:
     """The chip of this name; where it lacks a format, arithmetic runs in the next wider one."""
     known = load_architectures()
-    if name not in hardware_names():
-        return Chip(name, known.of(name), *known.outside_figures(name))
     hardware = load_hardware(name)
     sixteen = _value(hardware.bf16_flops, 0.0)
     eight = _value(hardware.fp8_flops, sixteen)
