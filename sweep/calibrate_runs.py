@@ -72,7 +72,7 @@ def check_out(path: Path) -> None:
         faults.add(f"--out {path}: give a name that ends in .json; the covariance lies beside it, in .parquet")
     if path.is_dir():
         faults.add(f"--out {path} is a folder: give a file's name")
-    elif path.exists() and path.samefile(RECORD):
+    elif path.resolve() == RECORD.resolve():
         faults.add(f"--out {path} is the shipped record: give another name")
     if not path.parent.is_dir():
         faults.add(f"--out {path}: there is no folder {path.parent}: make it, or choose another")

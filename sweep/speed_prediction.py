@@ -103,7 +103,8 @@ def predict(steps: MeasuredSteps, record: Calibration) -> tuple[tuple[Predicted,
     width = DEVIATIONS_OF_BAND * spread
     quickest = np.minimum(np.log(_ceiling(steps)), seconds)
     low, high = np.maximum(seconds - width, quickest), seconds + width
-    found, refused = [], {}
+    found: list[Predicted] = []
+    refused: Refused = {}
     for place, usable in enumerate(steps.rows):
         numbers = [in_unit(usable, float(np.exp(each[place]))) for each in (seconds, low, high)]
         if np.isfinite(numbers).all():
