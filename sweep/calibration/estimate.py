@@ -10,7 +10,7 @@ import argparse
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +24,7 @@ from kvwall.sweep.calibration.accuracy import accuracy_report
 from kvwall.sweep.calibration.estimate_fit import Fit, StepFitter
 from kvwall.sweep.calibration.forms import CHOSEN, FORMS
 from kvwall.sweep.calibration.held_out import FOLDS, chip_of, held_out, pair_of
+from kvwall.sweep.calibration.own_rows import own_rows
 from kvwall.sweep.calibration.record import reach_of, rounded, terms_of_fit, write_record
 from kvwall.sweep.calibration.spreads import Spreads, spreads_of
 from kvwall.sweep.calibration.steps import MeasuredSteps, measured_steps
@@ -116,6 +117,7 @@ def main() -> None:
     spreads = spreads_of(rows.steps, left_out[CHOSEN], by_chip)
     write_record(record_of(fits[CHOSEN], whole[CHOSEN], spreads, rows.fitting, fitted))
     report = accuracy_report(rows.steps, left_out, by_chip, spreads, rows.refused)
+    report["own_rows"] = [asdict(each) for each in own_rows(fits[CHOSEN], whole[CHOSEN], rows.fitting)]
     HELD_OUT.write_text(json.dumps(rounded(report), indent=1) + "\n", encoding="utf-8")
 
 

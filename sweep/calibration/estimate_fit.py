@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -224,16 +224,22 @@ class StepFitter:
     def fit(self, keep: NDArray[np.bool_], start: Floats | None = None, rounds: int = 40) -> Fit:
         """The most likely effects of the kept rows; `start`, those of much the same rows, saves rounds."""
         effects = self.effects
-        weight = np.zeros(len(self.steps))
-        weight[keep] = (
-            np.sqrt(weights_of([self._groups[place] for place in np.flatnonzero(keep)], self.form.repeated)) / NOISE
-        )
+        begin = np.zeros(len(effects.names)) if start is None else (start - effects.prior_mean) / effects.prior_root
+        groups = [self._groups[place] for place in np.flatnonzero(keep)]
+        return self._fitted(effects, keep, weights_of(groups, self.form.repeated), begin, rounds)
 
+    def refit(self, fit: Fit, keep: NDArray[np.bool_], rounds: int = 40) -> Fit:
+        """What is known after a fit, brought up to date with more rows, each counted in full."""
+        known = replace(fit.effects, prior_mean=fit.values, prior_root=root_of(fit.covariance))
+        return self._fitted(known, keep, np.ones(int(np.sum(keep))), np.zeros(len(known.names)), rounds)
+
+    def _fitted(self, effects: Effects, keep: NDArray[np.bool_], weights: Floats, begin: Floats, rounds: int) -> Fit:
+        weight = np.zeros(len(self.steps))
+        weight[keep] = np.sqrt(weights) / NOISE
         problem = _Problem(
             lambda point: weight * self.log_ratio(effects.at(point)),
             lambda point: effects.along(weight[:, None] * self.slopes(effects.at(point))),
         )
-        begin = np.zeros(len(effects.names)) if start is None else (start - effects.prior_mean) / effects.prior_root
         found = minimize(
             problem.cost,
             begin,
@@ -244,3 +250,10 @@ class StepFitter:
         )
         covariance = effects.spread(np.asarray(np.linalg.inv(problem.curvature(found.x)), np.float64))
         return Fit(effects, effects.at(found.x), covariance)
+
+
+def root_of(covariance: Floats) -> Floats:
+    """A matrix whose product with its own transpose is the covariance, which may be singular by rounding."""
+    variance, direction = np.linalg.eigh(covariance)
+    found: Floats = direction * np.sqrt(np.maximum(variance, 0.0))
+    return found

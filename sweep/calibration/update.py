@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kvwall.spaces.calibration import Calibration
 from kvwall.spaces.errors import InputError
 from kvwall.spaces.terms import LEVELS, TERMS
-from kvwall.sweep.calibration.estimate_fit import Effects, Form, StepFitter, members_of, spoken_of
+from kvwall.sweep.calibration.estimate_fit import Effects, Fit, StepFitter, members_of, root_of, spoken_of
 from kvwall.sweep.calibration.record import reach_of, terms_with, widest
 from kvwall.sweep.calibration.steps import MeasuredSteps
 
@@ -30,8 +30,9 @@ def updated(record: Calibration, steps: MeasuredSteps) -> Calibration:
     keep = np.logical_and(~steps.too_fast, steps.waves <= 1)
     if not np.any(keep):
         raise InputError("no row is left to calibrate on: all are faster than the ceiling or do not fit the memory")
-    effects = _prior(record, steps)
-    fit = StepFitter(steps, Form(repeated=0.0), effects).fit(keep)
+    fitter = StepFitter(steps, effects=_prior(record, steps))
+    known = Fit(fitter.effects, fitter.effects.prior_mean, fitter.effects.spread(np.eye(len(fitter.effects.names))))
+    fit = fitter.refit(known, keep)
     own = int(np.sum(keep))
     return replace(
         record,
@@ -39,7 +40,7 @@ def updated(record: Calibration, steps: MeasuredSteps) -> Calibration:
         rows=record.rows + own,
         sources={**record.sources, OWN: record.sources.get(OWN, 0) + own},
         reach=widest(record.reach, reach_of(steps, keep)),
-        terms=terms_with(record, fit, effects.rows(steps, keep)),
+        terms=terms_with(record, fit, fit.effects.rows(steps, keep)),
         covariance=tuple(map(tuple, fit.covariance.tolist())),
     )
 
@@ -63,15 +64,8 @@ def _prior(record: Calibration, steps: MeasuredSteps) -> Effects:
     old_places = [at for at, name in enumerate(names) if name in place]
     from_record = [place[names[at]] for at in old_places]
     covariance[np.ix_(old_places, old_places)] = np.array(record.covariance)[np.ix_(from_record, from_record)]
-    return Effects(tuple(names), np.array(mean), _root(covariance), spoken_of(names, tuple(TERMS), members))
+    return Effects(tuple(names), np.array(mean), root_of(covariance), spoken_of(names, tuple(TERMS), members))
 
 
 def _spread(term: str, level: str) -> float:
     return next(spread for name, spread in TERMS[term].spread.items() if name == level)
-
-
-def _root(covariance: Floats) -> Floats:
-    """A matrix whose product with its own transpose is the covariance, which may be singular by rounding."""
-    variance, direction = np.linalg.eigh(covariance)
-    found: Floats = direction * np.sqrt(np.maximum(variance, 0.0))
-    return found
