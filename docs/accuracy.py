@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -17,7 +18,7 @@ from kvwall.sweep.accuracy import Accuracy
 from kvwall.sweep.calibration.kernel_checks import Compared, slopes, speed_ups
 from kvwall.sweep.calibration.kernel_import import LARGE
 from kvwall.sweep.calibration.kernel_rows import AttentionRow, KVSpeedRow, read_kernel_rows
-from kvwall.sweep.held_out_record import GroupScore, HeldOutRecord, load_held_out
+from kvwall.sweep.held_out_record import GroupScore, HeldOutRecord, OwnRows, load_held_out
 from kvwall.sweep.speed_table import cells
 
 PAGE = Path(__file__).parent / "accuracy.md"
@@ -68,7 +69,7 @@ _LIMITS = """## What to keep in mind
 
 def page(held: HeldOutRecord, record: Calibration) -> str:
     """The whole page."""
-    parts = (_whole(held, record), _forms(held), _groups(held), _kernels(), _refused(held))
+    parts = (_whole(held, record), _forms(held), _own(held), _groups(held), _kernels(), _refused(held))
     return "\n".join([_HEAD, *(line for part in parts for line in part), _LIMITS])
 
 
@@ -108,9 +109,25 @@ def _two(found: Accuracy) -> tuple[str, ...]:
     return tuple(cells(found)[1:3])
 
 
+def _own(held: HeldOutRecord) -> Iterator[str]:
+    if not held.own_rows:
+        return
+    yield "## What ten rows of your own are worth\n"
+    yield "The chip left out of the fit, then told ten of its rows, drawn at random; median error on its other rows.\n"
+    rows = [
+        (one.chip, f"{one.rows:,}", f"{100 * one.before:.1f} %", f"{100 * one.after:.1f} %", _change(one))
+        for one in held.own_rows
+    ]
+    yield from _table(("chip", "rows", "before", "after", "change"), rows)
+
+
+def _change(one: OwnRows) -> str:
+    return f"{100 * (one.after / one.before - 1):+.0f} %" if one.before else ""
+
+
 def _groups(held: HeldOutRecord) -> Iterator[str]:
     yield "## By group\n"
-    yield "Predicted without the row's pair of model and chip.\n"
+    yield "Predicted without the row's pair of model and chip. Groups of a few rows say little.\n"
     others = {name: name for group in held.groups for name in group.by if name not in LABELS}
     for label, heading in (LABELS | others).items():
         found = held.of(label)
@@ -132,19 +149,25 @@ def _kernels() -> Iterator[str]:
     yield "## Kernels\n"
     yield "From what single kernels reach (`spaces/catalog/calibration/kernels.json`), for calls that read much KV.\n"
     yield "Growth of a layer's attention time with context, between neighbouring contexts of one shape:\n"
-    growth = _by_cell(slopes(record, read_kernel_rows(AttentionRow), LARGE))
-    rows = [
-        (*cell.split("/"), f"{len(some)}", f"{100 * median(abs(each.ratio - 1) for each in some):.1f} %")
-        for cell, some in growth.items()
-    ]
-    yield from _table(("chip", "engine", "KV", "pairs", "median error"), rows, left=3)
+    found = slopes(record, read_kernel_rows(AttentionRow), LARGE)
+    growth = _by_cell([replace(each, cell=_without_engine(each.cell)) for each in found])
+    rows = [(*cell.split("/"), f"{len(some)}", _median_off(some)) for cell, some in growth.items()]
+    rows.append(("all", "", f"{len(found)}", _median_off(found)))
+    yield from _table(("chip", "KV", "pairs", "median error"), rows, left=2)
     yield "What 8-bit KV gains over 16-bit KV, as a factor on the speed of attention:\n"
-    gains = _by_cell(speed_ups(record, read_kernel_rows(KVSpeedRow), LARGE))
-    yield from _table(
-        ("chip", "engine", "pairs", "measured", "predicted", "median difference"),
-        [(*cell.split("/"), *_gain(some)) for cell, some in gains.items()],
-        left=2,
-    )
+    pairs = speed_ups(record, read_kernel_rows(KVSpeedRow), LARGE)
+    rows = [(*cell.split("/"), *_gain(some)) for cell, some in _by_cell(pairs).items()]
+    rows.append(("all", "", *_gain(pairs)))
+    yield from _table(("chip", "engine", "pairs", "measured", "predicted", "median difference"), rows, left=2)
+
+
+def _without_engine(cell: str) -> str:
+    chip, _, kv_format = cell.split("/")
+    return f"{chip}/{kv_format}"
+
+
+def _median_off(some: Sequence[Compared]) -> str:
+    return f"{100 * median(abs(each.ratio - 1) for each in some):.1f} %"
 
 
 def _gain(some: Sequence[Compared]) -> tuple[str, ...]:

@@ -61,6 +61,16 @@ class GroupScore(Score):
 
 
 @dataclass(frozen=True)
+class OwnRows:
+    """Median errors on a chip that the fit has not seen, before and after it is told ten rows of it."""
+
+    chip: str
+    rows: int
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
 class HeldOutRecord:
     """The whole record."""
 
@@ -73,6 +83,7 @@ class HeldOutRecord:
     groups: tuple[GroupScore, ...]
     refused: Mapping[str, int]
     """Reason -> rows."""
+    own_rows: tuple[OwnRows, ...] = ()
 
     def of(self, label: str) -> list[GroupScore]:
         """The groups of one label."""

@@ -27,7 +27,10 @@ from kvwall.sweep.single import attempt
 TOO_FAST: Final = (
     f"faster than the ceiling by more than {FASTER:g} times: batch, precision or lengths cannot be as stated"
 )
+FARTHEST: Final = 1e6
+"""Measured over predicted time, or the reverse, beyond which a row's number is no speed."""
 _NO_NUMBER: Final = "no finite time follows from these labels"
+_NO_SPEED: Final = f"{FARTHEST:,.0f} times slower than predicted: its value cannot be as stated"
 _WHOLE_REQUEST: Final = 1
 
 Floats = NDArray[np.float64]
@@ -98,7 +101,7 @@ def _check_axes(usable: UsableRow) -> None:
 
 
 def predict(steps: MeasuredSteps, record: Calibration) -> tuple[tuple[Predicted, ...], Refused]:
-    """Every row beside its prediction, and row id -> why there is none."""
+    """Every row beside its prediction, and row id -> why there is none that can be compared."""
     seconds, spread = log_seconds(steps, record)
     width = DEVIATIONS_OF_BAND * spread
     quickest = np.minimum(np.log(_ceiling(steps)), seconds)
@@ -107,10 +110,12 @@ def predict(steps: MeasuredSteps, record: Calibration) -> tuple[tuple[Predicted,
     refused: Refused = {}
     for place, usable in enumerate(steps.rows):
         numbers = [in_unit(usable, float(np.exp(each[place]))) for each in (seconds, low, high)]
-        if np.isfinite(numbers).all():
-            found.append(_predicted(steps, record, place, numbers))
-        else:
+        if not np.isfinite(numbers).all():
             refused[usable.row.id] = (_NO_NUMBER,)
+        elif np.log(steps.seconds[place]) - seconds[place] > np.log(FARTHEST):
+            refused[usable.row.id] = (_NO_SPEED,)
+        else:
+            found.append(_predicted(steps, record, place, numbers))
     return tuple(found), refused
 
 

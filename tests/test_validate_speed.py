@@ -219,6 +219,8 @@ def test_rows_that_cannot_be_are_refused_one_by_one() -> None:
             row("nan", value=float("nan")),
             row("negative", value=-1.0),
             row("fast", value=0.1),
+            row("slow", value=1e300),
+            row("still", metric="output_tokens_per_s_total", value=5e-324),
             row("model", model="Llama-9-8B"),
             row("batch", batch_or_concurrency=None),
             row("huge", batch_or_concurrency=2_000_000_000),
@@ -232,6 +234,8 @@ def test_rows_that_cannot_be_are_refused_one_by_one() -> None:
     assert "not above 0" in reasons["nan"]
     assert "not above 0" in reasons["negative"]
     assert "faster than the ceiling by more than 1.25 times" in reasons["fast"]
+    assert "1,000,000 times slower than predicted" in reasons["slow"]
+    assert "still" in reasons
     assert "not in the catalogue" in reasons["model"]
     assert "batch not stated" in reasons["batch"]
     assert "out of range" in reasons["huge"]
@@ -451,6 +455,7 @@ HELD = {
         {"by": {"batch": "8 to 31"}, **SCORE},
     ],
     "refused": {"batch not stated": 3},
+    "own_rows": [{"chip": "mi300x", "rows": 50, "before": 0.2, "after": 0.1}],
 }
 STUDY = """
 [study]
@@ -515,7 +520,8 @@ def test_the_page_of_the_docs_tells_what_the_record_holds(held_out: Path) -> Non
     assert "| ceiling: one factor | 10.0 % | 15.0 % | 10.0 % | 15.0 % |" in text
     assert text.index("8 to 31") < text.index("32 to 127")
     assert "| batch not stated | 3 |" in text
-    assert "| h100-sxm | vllm | kv8 |" in text
+    assert "| mi300x | 50 | 20.0 % | 10.0 % | -50 % |" in text
+    assert "| h100-sxm | kv8 |" in text
     assert "### Model" not in text
 
 

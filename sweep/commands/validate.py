@@ -9,11 +9,12 @@ from typing import Annotated, Final
 
 import typer
 
-from kvwall.spaces.errors import Faults
+from kvwall.spaces.errors import Faults, InputError
 from kvwall.sweep.commands.run_options import with_run_options
 
 REPEATS: Final = ("keep", "collapse")
 _OF_SPEED: Final = ("plot", "calibration", "repeats")
+_CAPACITY_HINT: Final = "if these are start-up figures of engines, give --capacity"
 
 
 @with_run_options
@@ -68,7 +69,11 @@ def _speed(
     from kvwall.sweep.validate_page import write_page
     from kvwall.sweep.validate_speed import validate_speed
 
-    report = validate_speed(rows, stated, calibration, collapse=collapse)
+    try:
+        report = validate_speed(rows, stated, calibration, collapse=collapse)
+    except InputError as fault:
+        hint = (_CAPACITY_HINT,) * any("format is not known" in each for each in fault.faults)
+        raise type(fault)((*fault.faults, *hint)) from fault
     if plot is not None:
         write_page(report, plot)
     if json:
