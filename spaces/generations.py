@@ -42,6 +42,11 @@ class Generation:
     """Versions that sources state as a year."""
     note: str = ""
 
+    @property
+    def own_kernels(self) -> bool:
+        """Whether the measured kernels are those of this very generation."""
+        return bool(self.kernels and self.engine and not self.before)
+
     def holds(self, version: str) -> bool:
         """Whether a stated version belongs to it or to an older one."""
         found = _NUMBER.search(version)

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 import jax.numpy as jnp
 
 from kvwall.spaces.achieved import Achieved, ByBits, ByCache, ByDevices, ByWeight
+from kvwall.spaces.generations import load_generations
 from kvwall.spaces.kernel_shares import KernelShares
 from kvwall.spaces.units import Real
 
@@ -32,10 +33,19 @@ class Term:
     """Of the mean over all engines and chips."""
     spread: Mapping[Level, float]
     """Standard deviation among the members of a level; levels that are not named make no difference."""
+    own_kernels: float | None = None
+    """The same among generations of engines whose own kernels are measured, where that is less."""
+
+    def spread_of(self, level: str, member: str) -> float:
+        """Standard deviation of a member's effect; 0 where the level makes no difference."""
+        generation = load_generations().get(member) if level == "engine" else None
+        if self.own_kernels is not None and generation is not None and generation.own_kernels:
+            return self.own_kernels
+        return next((spread for name, spread in self.spread.items() if name == level), 0.0)
 
 
-def _term(meaning: str, unit: str, value: float, sd: float, **spread: float) -> Term:
-    return Term(meaning, unit, float(jnp.log(value)), sd, spread)  # type: ignore[arg-type]
+def _term(meaning: str, unit: str, value: float, sd: float, own_kernels: float | None = None, **spread: float) -> Term:
+    return Term(meaning, unit, float(jnp.log(value)), sd, spread, own_kernels)  # type: ignore[arg-type]
 
 
 TERMS: Final[Mapping[str, Term]] = {
@@ -51,10 +61,19 @@ TERMS: Final[Mapping[str, Term]] = {
     "experts_4": _term("the same of 4-bit experts", "1", 1.35, 0.2, engine=0.3, architecture=0.1),
     "compute": _term("time of matrices' arithmetic over the kernels'", "1", 1.1, 0.1, engine=0.1, architecture=0.1),
     "attention": _term(
-        "time of attention over the kernels'", "1", 1.0, 0.08, engine=0.12, architecture=0.08, chip=0.07
+        "time of attention over the kernels'",
+        "1",
+        1.0,
+        0.04,
+        own_kernels=0.05,
+        engine=0.12,
+        architecture=0.04,
+        chip=0.03,
     ),
-    "attention_8": _term("the same of an 8-bit cache, besides", "1", 1.0, 0.1, engine=0.15),
-    "query_group": _term("the same for every eightfold of query heads per KV head", "1", 1.0, 0.05, engine=0.4),
+    "attention_8": _term("the same of an 8-bit cache, besides", "1", 1.0, 0.05, own_kernels=0.05, engine=0.15),
+    "query_group": _term(
+        "the same for every eightfold of query heads per KV head", "1", 1.0, 0.02, own_kernels=0.03, engine=0.4
+    ),
     "latent": _term("the same over latents, besides", "1", 1.0, 0.2, engine=0.2, architecture=0.1),
     "link": _term(
         "time of collectives' bytes over the kernels'", "1", 0.8, 0.15, engine=0.15, architecture=0.1, chip=0.1

@@ -91,11 +91,10 @@ def effects_of(steps: MeasuredSteps, terms: Mapping[str, Term] = TERMS) -> Effec
         mean.append(known.mean)
         sd.append(known.sd)
         for level in LEVELS:
-            spread = known.spread.get(level, 0.0)
-            found = sorted({each[level] for each in members}) if spread else []
+            found = sorted({each[level] for each in members}) if level in known.spread else []
             names += [(term, level, member) for member in found]
             mean += [0.0] * len(found)
-            sd += [spread] * len(found)
+            sd += [known.spread_of(level, member) for member in found]
     return Effects(tuple(names), np.array(mean), np.array(sd), spoken_of(names, tuple(terms), members))
 
 
@@ -178,7 +177,7 @@ class _Problem:
 
     def curvature(self, point: Floats) -> Floats:
         off, slope = self._linear(point)
-        counted = 1 / np.sqrt(1 + (off / ROBUST) ** 2)
+        counted = (1 + (off / ROBUST) ** 2) ** -1.5
         found: Floats = slope.T @ (slope * counted[:, None]) + np.eye(len(point))
         return found
 

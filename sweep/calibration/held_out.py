@@ -14,7 +14,7 @@ from kvwall.sweep.calibration.steps import MeasuredSteps
 
 FOLDS: Final = 12
 """Parts that pairs of model and chip are left out in."""
-ROUNDS: Final = 15
+ROUNDS: Final = 30
 """Of a fit that starts from that of all rows."""
 
 Floats = NDArray[np.float64]

@@ -59,13 +59,9 @@ def _prior(record: Calibration, steps: MeasuredSteps) -> Effects:
     for name in names:
         there = place.get(name)
         mean.append(0.0 if there is None else float(record.values[there]))
-        alone.append(_spread(*name[:2]) ** 2 if there is None else 0.0)
+        alone.append(TERMS[name[0]].spread_of(*name[1:]) ** 2 if there is None else 0.0)
     covariance = np.diag(alone)
     old_places = [at for at, name in enumerate(names) if name in place]
     from_record = [place[names[at]] for at in old_places]
     covariance[np.ix_(old_places, old_places)] = np.array(record.covariance)[np.ix_(from_record, from_record)]
     return Effects(tuple(names), np.array(mean), root_of(covariance), spoken_of(names, tuple(TERMS), members))
-
-
-def _spread(term: str, level: str) -> float:
-    return next(spread for name, spread in TERMS[term].spread.items() if name == level)

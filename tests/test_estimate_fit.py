@@ -1,0 +1,193 @@
+"""The fit of estimates: planted numbers come back, own rows help, records are whole and reproduce."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from kvwall.spaces.calibration import RECORD, Calibration, load_calibration
+from kvwall.spaces.errors import InputError
+from kvwall.spaces.hardware import load_hardware
+from kvwall.spaces.terms import TERMS
+from kvwall.sweep.calibration.estimate import rows_to_fit
+from kvwall.sweep.calibration.estimate_fit import NOISE, Effects, StepFitter, weights_of
+from kvwall.sweep.calibration.forms import CHOSEN, FORMS
+from kvwall.sweep.calibration.held_out import chip_of, held_out
+from kvwall.sweep.calibration.record import write_record
+from kvwall.sweep.calibration.spreads import COVERED, spreads_of
+from kvwall.sweep.calibration.steps import MeasuredSteps
+from kvwall.sweep.calibration.update import updated
+from kvwall.sweep.measured_rows import read_rows
+
+SEED = 7
+
+
+@cache
+def some_steps() -> MeasuredSteps:
+    """Every ninth of the stored rows."""
+    return rows_to_fit(read_rows()[::9]).steps
+
+
+@cache
+def fitter() -> StepFitter:
+    """Compiled once for all tests."""
+    return StepFitter(some_steps())
+
+
+def _planted(effects: Effects) -> np.ndarray:
+    drawn = np.random.default_rng(SEED).normal(size=len(effects.names))
+    return effects.at(0.7 * drawn)
+
+
+def _with_seconds(seconds: np.ndarray) -> StepFitter:
+    return StepFitter(replace(some_steps(), seconds=seconds))
+
+
+def test_planted_effects_are_found() -> None:
+    truth = _planted(fitter().effects)
+    steps = some_steps()
+    noise = np.random.default_rng(SEED).normal(scale=0.02, size=len(steps))
+    planted = _with_seconds(steps.seconds * np.exp(fitter().log_ratio(truth) + noise))
+    everything = np.ones(len(steps), bool)
+    found = planted.fit(everything)
+    before = np.abs(planted.log_ratio(planted.effects.prior_mean))
+    after = np.abs(planted.log_ratio(found.values))
+    assert np.median(before) > 0.1
+    assert np.median(after) < 0.04
+    deviations = (found.values - truth) / np.sqrt(np.diag(found.covariance))
+    assert np.mean(np.abs(deviations) < 2) > 0.9
+
+
+def test_slopes_are_those_of_the_law() -> None:
+    values, step = fitter().effects.prior_mean, 1e-5
+    slopes = fitter().slopes(values)
+    for place in range(0, len(values), 37):
+        moved = values.copy()
+        moved[place] += step
+        difference = (fitter().log_ratio(moved) - fitter().log_ratio(values)) / step
+        np.testing.assert_allclose(slopes[:, place], difference, atol=2e-4)
+
+
+def test_more_of_every_cost_is_slower() -> None:
+    slopes = fitter().of_terms(fitter().effects.prior_mean)
+    assert np.all(slopes >= -1e-12)
+    assert np.all(np.max(slopes, axis=0) > 0)  # no term is without effect
+
+
+def test_rows_of_a_group_count_as_the_few_they_are_worth() -> None:
+    found = weights_of(["a"] * 101 + ["b"], 0.3)
+    assert found[-1] == 1.0
+    assert sum(found[:-1]) == pytest.approx(101 / 31)
+    assert weights_of(["a"] * 3, 0.0) == pytest.approx([1.0, 1.0, 1.0])
+
+
+def test_own_rows_bring_the_error_down() -> None:
+    """A machine that is 30 % slower than its chip: ten rows tell."""
+    steps = some_steps()
+    own = np.array([str(usable.axes["hardware"]) == "h100-sxm" for usable in steps.rows]) & ~steps.too_fast
+    own &= steps.waves <= 1
+    slower = steps.chosen(own)
+    slower = replace(slower, seconds=slower.seconds * 1.3)
+    ten = slower.chosen(np.arange(0, len(slower), len(slower) // 10)[:10])
+    record = load_calibration()
+    assert _median_error(updated(record, ten), slower) < 0.7 * _median_error(record, slower)
+
+
+def _median_error(record: Calibration, steps: MeasuredSteps) -> float:
+    with jax.enable_x64(True):
+        cells = [record.calibrated(engine, chip).achieved for engine, chip in steps.cells]
+        achieved = steps.achieved_of(jax.tree.map(lambda *leaves: np.stack(leaves), *cells))
+        predicted = np.asarray(steps.predicted(achieved))
+    return float(np.median(np.abs(predicted / steps.seconds - 1)))
+
+
+def test_an_updated_record_survives_its_file(tmp_path: Path) -> None:
+    record = load_calibration()
+    steps = some_steps().chosen(np.arange(5))
+    new = updated(record, steps)
+    assert new.rows == record.rows + 5
+    assert new.sources["own"] == 5
+    path = tmp_path / "own.json"
+    write_record(new, path)
+    read = load_calibration(path)
+    assert read.names == new.names
+    np.testing.assert_allclose(read.values, new.values, rtol=1e-4, atol=1e-9)
+    chip = load_hardware("h100-sxm")
+    assert read.calibrated("vllm", chip).achieved.layer == pytest.approx(
+        new.calibrated("vllm", chip).achieved.layer, rel=1e-3
+    )
+
+
+def test_nothing_is_calibrated_on_rows_that_cannot_be() -> None:
+    steps = some_steps().chosen(np.arange(3))
+    with pytest.raises(InputError, match="no row is left"):
+        updated(load_calibration(), replace(steps, too_fast=np.ones(3, bool)))
+
+
+def test_the_shipped_record_is_that_of_the_stored_rows() -> None:
+    """A fit from where the record stands stays there."""
+    rows = rows_to_fit(read_rows())
+    record = load_calibration()
+    whole = StepFitter(rows.steps, FORMS[CHOSEN][1])
+    assert tuple(whole.effects.names) == record.names
+    assert int(np.sum(rows.fitting)) == record.rows
+    again = whole.fit(rows.fitting, record.values, rounds=3)
+    off = whole.log_ratio(again.values) - whole.log_ratio(record.values)
+    assert np.max(np.abs(off)) < 0.02
+
+
+def test_spreads_cover_what_they_are_meant_to() -> None:
+    keep = ~some_steps().too_fast
+    fit = fitter().fit(keep)
+    by_chip = held_out(fitter(), fit, keep, chip_of, folds=3)
+    spreads = spreads_of(some_steps(), by_chip, by_chip)
+    inside = spreads.covered(some_steps().routed, by_chip)[keep]
+    assert abs(float(np.mean(inside)) - COVERED) < 0.05
+
+
+def test_an_unseen_chip_or_engine_borrows_and_is_less_sure() -> None:
+    record = load_calibration()
+    seen, relative = record.unseen("vllm", "h100-sxm"), record.unseen("vllm", "h20")
+    stranger, engine = record.unseen("vllm", "wse-3"), record.unseen("a new engine", "h100-sxm")
+    assert np.all(seen <= 1e-12)
+    assert np.all(relative <= stranger)
+    assert np.sum(relative) > 0
+    assert np.sum(stranger) > np.sum(relative)
+    assert np.sum(engine) > np.sum(relative)
+
+
+def test_directions_carry_nearly_all_the_variance() -> None:
+    record = load_calibration()
+    spoken = record.spoken("vllm", "h100-sxm")
+    shares = np.array([effects.share for effects in record.terms.values()])
+    whole = spoken @ np.array(record.covariance) @ spoken.T
+    variance = np.linalg.eigvalsh(whole * np.outer(shares, shares))[::-1]
+    assert np.sum(variance[:6]) > 0.9 * np.sum(variance)
+
+
+def test_wrong_records_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "estimate.json"
+    with pytest.raises(InputError, match="not a calibration record"):
+        load_calibration(path)
+    path.write_text(
+        RECORD.read_text(encoding="utf-8").replace('"model_spread": ', '"model_spread": -'), encoding="utf-8"
+    )
+    path.with_suffix(".parquet").write_bytes(RECORD.with_suffix(".parquet").read_bytes())
+    with pytest.raises(InputError, match="model_spread must be above 0"):
+        load_calibration(path)
+    path.write_text(RECORD.read_text(encoding="utf-8").replace('"weights_8"', '"weights_9"'), encoding="utf-8")
+    with pytest.raises(InputError, match="terms are not those of this version"):
+        load_calibration(path)
+
+
+def test_every_term_says_what_it_is() -> None:
+    record = load_calibration()
+    for name, term in TERMS.items():
+        assert record.terms[name].meaning == term.meaning
+        assert record.terms[name].unit == term.unit
+    assert NOISE > 0
