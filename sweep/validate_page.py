@@ -69,13 +69,12 @@ def _figures(report: SpeedReport) -> Section:
 
 def _groups(report: SpeedReport) -> Section:
     lead = "Errors are of each row's own number; time: above 0 % predicted too slow, below too fast."
-    names = dict.fromkeys(next(iter(by)) for by, _ in report.groups)
-    return Section("groups", "By group", (lead,), tuple(_table(report, name) for name in names))
-
-
-def _table(report: SpeedReport, name: str) -> Table:
-    rows = [(_shown(name, by[name]), *cells(found)) for by, found in report.groups if name in by]
-    return Table((name, *HEAD), tuple(rows))
+    rows, before = [], ""
+    for by, found in report.groups:
+        ((name, value),) = by.items()
+        rows.append(("" if name == before else name, _shown(name, value), *cells(found)))
+        before = name
+    return Section("groups", "By group", (lead,), (Table(("by", "group", *HEAD), tuple(rows), left=2),))
 
 
 def _shown(name: str, value: str) -> str:

@@ -31,6 +31,11 @@ _TOLERANCE: Final = 0.2
 _ROOM: Final = 1.3
 """Factor beyond the first and last number."""
 _FEW_DECADES: Final = 1.8
+_TICKS: Final = 5
+"""Of an axis of less than a decade."""
+_FEW: Final = 300
+"""Markers up to which they are large; then small."""
+_SMALL, _LARGE = 6, 9
 
 
 @dataclass(frozen=True)
@@ -84,12 +89,19 @@ def _plot(name: str, members: Sequence[Predicted]) -> Plot:
     low, high = min(numbers) / _ROOM, max(numbers) * _ROOM
     figure = go.Figure(layout=_layout(family, low, high))
     _draw_lines(figure, low, high)
+    size = _SMALL if len(drawn) > _FEW else _LARGE
     for engine in _engines(drawn):
         for kind, symbol in SYMBOLS.items():
             places = [place for place, each in enumerate(drawn) if (_engine(each), _kind(each)) == (engine, kind)]
             if places:
                 trace = _trace([drawn[place] for place in places], [factors[place] for place in places], family.unit)
-                marker = {"symbol": symbol, "color": _colour(engine), "size": 6, "opacity": 0.75, "line": {"width": 0}}
+                marker = {
+                    "symbol": symbol,
+                    "color": _colour(engine),
+                    "size": size,
+                    "opacity": 0.75,
+                    "line": {"width": 0},
+                }
                 figure.add_scatter(**trace, marker=marker, meta={"engine": engine, "kind": kind})
     note = f"{len(members):,} {'row' if len(members) == 1 else 'rows'}" + (f", every {step}th is drawn" * (step > 1))
     return Plot(f"predicted-{name}", family.title, figure, note, 430)
@@ -101,8 +113,7 @@ def _ends(each: Predicted) -> tuple[float, float]:
 
 def _layout(family: _Family, low: float, high: float) -> go.Layout:
     span = [math.log10(low), math.log10(high)]
-    ticks = {"dtick": "D2"} if span[1] - span[0] < _FEW_DECADES else {}
-    both: dict[str, Any] = {"range": span, **ticks}
+    both: dict[str, Any] = {"range": span, **_ticks(low, high)}
     return frame(
         axis(f"measured, {family.unit}", log=True, **both),
         axis(f"predicted, {family.unit}", log=True, **both),
@@ -110,6 +121,24 @@ def _layout(family: _Family, low: float, high: float) -> go.Layout:
         hovermode="closest",
         margin={"l": 64, "r": 16, "t": TOP, "b": 52},
     )
+
+
+def _ticks(low: float, high: float) -> dict[str, Any]:
+    """Decades have a tick each; a short axis more of them.
+
+    >>> _ticks(1.0, 1000.0), _ticks(7.1, 19.0)["tickvals"]
+    ({}, [8.0, 10.0, 12.0, 14.0, 16.0, 18.0])
+    """
+    decades = math.log10(high / low)
+    if decades > _FEW_DECADES:
+        return {}
+    if decades > 1:
+        return {"dtick": "D2"}
+    rough = (high - low) / (_TICKS + 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = power * next(each for each in (1, 2, 5, 10) if each * power >= rough)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return {"tickmode": "array", "tickvals": [_digits(place * step) for place in range(first, last + 1)]}
 
 
 def _draw_lines(figure: go.Figure, low: float, high: float) -> None:
@@ -159,7 +188,7 @@ def _legend(predictions: Sequence[Predicted]) -> Iterator[LegendEntry]:
         if kind in kinds:
             yield LegendEntry("#4a5560", text, mark, "kind", kind)
     yield LegendEntry(INK, "as measured", "line")
-    yield LegendEntry(MUTED, f"off by {_TOLERANCE:.0%}", "dotted")
+    yield LegendEntry(MUTED, f"off by {100 * _TOLERANCE:.0f} %", "dotted")
 
 
 def _engines(predictions: Sequence[Predicted]) -> list[str]:
