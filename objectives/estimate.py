@@ -5,6 +5,7 @@ Source: model.md section 4 of the design; the numbers are those of `catalog/cali
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property, reduce
 
@@ -13,20 +14,18 @@ import jax.numpy as jnp
 
 from kvwall.objectives import tiers, time
 from kvwall.objectives.compute import ByFormat
-from kvwall.objectives.kernels import overlapped
 from kvwall.objectives.operators import Operators
-from kvwall.spaces.achieved import Achieved, ByBits, ByDevices, ByWeight, Calibrated
+from kvwall.objectives.overlap import overlapped
+from kvwall.spaces.achieved import Achieved, ByBits, ByCache, ByDevices, ByWeight, Calibrated
 from kvwall.spaces.design import HardwareColumns
 from kvwall.spaces.units import BytesPerSecond, Code, Count, Flag, Ratio, Real, Seconds
 
-DEVIATIONS_OF_BAND = 1.2816
-"""Standard deviations from the middle to the 10 % and 90 % bounds of a normal distribution."""
 _EIGHTFOLD = 8.0
 """Query heads per KV head at which attention takes `group_cost` times as long."""
-_LARGE_MESSAGES = 0.7
+LARGE_MESSAGES = 0.7
 """Time of a prompt's collectives over that at the share of small messages.
 
-Source: all-reduces from 256 MB reach 0.6 to 0.8 of a link, up to 16 MiB 0.42, `catalog/measured/allreduce.parquet`.
+Source: all-reduces from 256 MB reach 0.6 to 0.8 of a link, those up to 16 MiB 0.42: `catalog/measured/`.
 """
 
 BOUNDS = (*time.RESOURCES, "overhead")
@@ -66,6 +65,11 @@ class OperatorTimes:
         """A step without prompts."""
         return self.matrices + self.attention + self.collectives + self.activations + self.overhead
 
+    @property
+    def besides_attention(self) -> Seconds:
+        """The same, without attention."""
+        return self.matrices + self.collectives + self.activations + self.overhead
+
 
 def operator_times(work: Operators, achieved: Achieved, chip: HardwareColumns) -> OperatorTimes:
     """Seconds of every operator of a step at what the engine achieves on the chip."""
@@ -74,15 +78,15 @@ def operator_times(work: Operators, achieved: Achieved, chip: HardwareColumns) -
         work.experts, achieved.experts, bandwidth
     )
     body, end = (multiply_time(flop, achieved.compute, chip) for flop in work.matrices)
-    link, fixed = (of_devices(each, work.devices) for each in (achieved.link, achieved.collective))
+    slower, fixed = (of_devices(each, work.devices) for each in (inverse(achieved.link), achieved.collective))
     layers = work.stages.micro * (work.stages.layers * achieved.layer + work.expert_layers * achieved.expert_layer)
     prompt = multiply_time(work.prompt, achieved.compute, chip) * achieved.prefill
-    prompt_sent = _LARGE_MESSAGES * time.link_time(work.prompt_sent, chip) / link
+    prompt_sent = LARGE_MESSAGES * time.link_time(work.prompt_sent, chip) * slower
     return OperatorTimes(
         moved=awaited(of_layers, read_time(work.ends, achieved.weights, bandwidth), 0.0),
         multiplied=awaited(body, end, 0.0),
         attention=awaited(0.0, 0.0, attention_time(work, achieved, chip)),
-        collectives=time.link_time(work.sent, chip) / link + work.calls * fixed,
+        collectives=time.link_time(work.sent, chip) * slower + work.calls * fixed,
         activations=awaited(0.0, 0.0, achieved.activation * work.hidden / bandwidth),
         overhead=awaited(layers, 0.0, 0.0) + achieved.step + work.sequences * achieved.sequence,
         prompt_work=prompt + prompt_sent,
@@ -98,8 +102,9 @@ def read_time(size: ByWeight, share: ByWeight, bandwidth: BytesPerSecond) -> Sec
     >>> read_time(one, half, 10.0)
     5.0
     """
-    seconds: Seconds = sum(getattr(size, field.name) / getattr(share, field.name) for field in fields(ByWeight))
-    return seconds / bandwidth
+    names = [field.name for field in fields(ByWeight)]
+    seconds: Seconds = sum(getattr(size, name) * (1 / (getattr(share, name) * bandwidth)) for name in names)
+    return seconds
 
 
 def multiply_time(flop: ByFormat, share: ByBits, chip: HardwareColumns) -> Seconds:
@@ -118,14 +123,19 @@ def attention_time(work: Operators, achieved: Achieved, chip: HardwareColumns) -
     def of_cache(wide: Real, eight: Real) -> Real:
         return jnp.where(narrow, eight, wide)
 
-    heads, latent, arithmetic = achieved.attention, achieved.latent, achieved.latent_compute
-    peak = of_cache(chip.bf16_flops.value * arithmetic.sixteen, chip.fp8_flops.value * arithmetic.eight)
-    of_heads = work.kv / (of_cache(heads.sixteen, heads.eight) * chip.memory_bandwidth)
-    of_heads = of_heads * achieved.group_cost ** (jnp.log(work.query_group) / jnp.log(_EIGHTFOLD))
-    of_latents = overlapped(
-        work.kv / (of_cache(latent.sixteen, latent.eight) * chip.memory_bandwidth), work.attention / peak
-    )
-    return jnp.where(work.latent, of_latents, of_heads)
+    def read(share: ByCache) -> Seconds:
+        per_byte = (1 / (each * chip.memory_bandwidth) for each in (share.sixteen, share.eight))
+        return work.kv * of_cache(*per_byte)
+
+    arithmetic = achieved.latent_compute
+    per_flop = of_cache(1 / (arithmetic.sixteen * chip.bf16_flops.value), 1 / (arithmetic.eight * chip.fp8_flops.value))
+    of_heads = read(achieved.attention) * achieved.group_cost ** (jnp.log(work.query_group) / jnp.log(_EIGHTFOLD))
+    return jnp.where(work.latent, overlapped(read(achieved.latent), work.attention * per_flop), of_heads)
+
+
+def inverse(share: ByDevices) -> ByDevices:
+    """Times over those at the whole link."""
+    return ByDevices(two=1 / share.two, four=1 / share.four, eight=1 / share.eight)
 
 
 def of_devices(number: ByDevices, devices: Count) -> Real:
@@ -146,6 +156,8 @@ class Served:
     link_overlap: Ratio
     arriving: Count
     """Prompts per step."""
+    static: bool
+    """Whether it is known that none arrive."""
     active: Count
     """Sequences that decode."""
     ceiling: Seconds
@@ -175,11 +187,17 @@ class Estimate:
     served: Served
     routed: Flag
     """Whether the model has routed experts."""
+    first: Callable[[Achieved], Seconds]
+    """Seconds to the first token of one prompt alone, at what is achieved."""
 
     @cached_property
     def times(self) -> OperatorTimes:
         """Seconds of every operator."""
-        return operator_times(self.work, self.calibrated.achieved, self.chip)
+        return self.times_at(self.calibrated.achieved)
+
+    def times_at(self, achieved: Achieved) -> OperatorTimes:
+        """Seconds of every operator of this step at what would be achieved."""
+        return operator_times(self.work, achieved, self.chip)
 
     @property
     def iteration(self) -> Seconds:
@@ -192,20 +210,45 @@ class Estimate:
         return self.served.token(self.times)
 
     @cached_property
+    def first_token(self) -> Seconds:
+        """Seconds to the first token."""
+        return self.first(self.calibrated.achieved)
+
+    @cached_property
     def spread(self) -> Ratio:
-        """Standard deviation of ln(step time): each direction's effect on it, and how much models differ."""
+        """Standard deviation of ln(seconds between tokens)."""
+        return self._spread_of(lambda achieved: self.served.token(self.times_at(achieved)))
 
-        def log_time(achieved: Achieved) -> Real:
-            return jnp.log(self.served.token(operator_times(self.work, achieved, self.chip)))
+    @cached_property
+    def iteration_spread(self) -> Ratio:
+        """Standard deviation of ln(step time); without arriving prompts that is the time between tokens."""
+        if self.served.static:
+            return self.spread
+        return self._spread_of(lambda achieved: self.served.iteration(self.times_at(achieved)))
 
-        best = self.calibrated.achieved
-        moves = [jax.jvp(log_time, (best,), (one,))[1] ** 2 for one in self.calibrated.directions]
+    @cached_property
+    def first_token_spread(self) -> Ratio:
+        """Standard deviation of ln(seconds to the first token)."""
+        return self._spread_of(self.first)
+
+    def _spread_of(self, seconds: Callable[[Achieved], Seconds]) -> Ratio:
+        """Standard deviation of ln(seconds): each direction's effect on it, and how much models differ."""
+
+        def move(direction: Achieved) -> Ratio:
+            def log_time(deviations: Real) -> Real:
+                there = jax.tree.map(lambda best, one: best + deviations * one, self.calibrated.achieved, direction)
+                return jnp.log(seconds(there))
+
+            moved: Ratio = jax.jvp(log_time, (0.0,), (1.0,))[1]
+            return moved
+
+        moves = [move(direction) ** 2 for direction in self.calibrated.directions]
         own = jnp.where(self.routed, self.calibrated.expert_spread, self.calibrated.model_spread)
         return jnp.sqrt(reduce(jnp.add, moves, own**2))
 
     @property
     def ordered(self) -> tuple[Seconds, ...]:
-        """Seconds of what can take most of a step, in the order of BOUNDS; they add up to the step."""
+        """Seconds of what can take most of a step, in the order of BOUNDS; together the step, transfers hidden."""
         times = self.times
         hbm = times.moved + times.attention + times.activations
         arithmetic = times.matrices - times.moved + self.served.arriving * times.prompt

@@ -10,8 +10,11 @@ import jax.numpy as jnp
 from kvwall.objectives import (
     collectives,
     cost,
+    dies,
     energy,
     engine_memory,
+    estimate,
+    inverse,
     kv,
     parallel,
     pool,
@@ -46,12 +49,12 @@ from kvwall.spaces.units import (
 
 def time_per_output_token(design: Design, step: Step) -> Seconds:
     """Time per output token (TPOT)."""
-    return step.time / step.load.yielded
+    return step.token_time / step.load.yielded
 
 
 def tokens_per_second(design: Design, step: Step) -> PerSecond:
     """Output tokens per second of the replica."""
-    return step.load.active * tokens_per_second_per_user(design, step)
+    return step.load.active * (step.load.yielded / step.time)
 
 
 def tokens_per_second_per_device(design: Design, step: Step) -> PerSecond:
@@ -61,12 +64,14 @@ def tokens_per_second_per_device(design: Design, step: Step) -> PerSecond:
 
 def tokens_per_second_per_user(design: Design, step: Step) -> PerSecond:
     """Output tokens per second that each sequence sees."""
-    return step.load.yielded / step.time
+    return step.load.yielded / step.token_time
 
 
 def time_to_first_token(design: Design, step: Step) -> Seconds:
     """Time to first token (TTFT) of one prompt of `context` tokens, alone on the replica."""
-    return prefill.time_to_first_token(design, step.ledger.cache)
+    if step.estimate is None:
+        return prefill.time_to_first_token(design, step.ledger.cache)
+    return step.estimate.first_token
 
 
 def weight_bytes_read(design: Design, step: Step) -> Bytes:
@@ -221,8 +226,22 @@ def crossover_context_bytes(design: Design, step: Step) -> Tokens:
     return wall.crossover_context(step.ledger.weights_read, step.load.mean_sequences, step.ledger.cache, own)
 
 
+def crossover_context_time(design: Design, step: Step) -> Tokens:
+    """Context at which attention takes as long as all else of a decode step; infinite where it never does."""
+    cache, own, busiest = step.ledger.cache, design.workload.output_tokens / 2, step.load.rank_sequences
+    work, times, in_hbm = step.estimated.work, step.estimated.times, 1 - tiers.streamed_fraction(design.placement)
+    some = jnp.logical_and(in_hbm > 0, times.attention > 0)
+    wanted = work.kv * (times.besides_attention / jnp.where(some, times.attention, 1.0))
+    on_die = dies.imbalance(busiest, design.hardware.memory_domains.value, design.placement.pinned)
+    read = jnp.maximum(wanted / on_die / busiest - cache.written(step.load.scored), 0.0)
+    found = inverse.context_read_in(read / jnp.where(some, in_hbm, 1.0), cache, own)
+    return jnp.where(some, found, jnp.inf)
+
+
 def regime_distance(design: Design, step: Step) -> Ratio:
     """ln(longest resource time / second longest)."""
+    if step.estimate is not None:
+        return estimate.lead(step.estimate.ordered)
     return time.regime_distance(time.longest(step.times), time.second_longest(step.times))
 
 
@@ -247,11 +266,16 @@ def phase(design: Design, step: Step) -> Code:
 
 def bound_by(design: Design, step: Step) -> Code:
     """The resource that binds."""
+    if step.estimate is not None:
+        return estimate.largest(step.estimate.ordered)
     return time.bound_by(step.times)
 
 
 def regime(design: Design, step: Step) -> Code:
     """The regime of the step."""
+    if step.estimate is not None:
+        times = step.estimate.times
+        return wall.regime(bound_by(design, step), times.moved, times.attention)
     of_fullest = step.ledger.kv_in_hbm * step.load.uneven
     return wall.regime(bound_by(design, step), step.ledger.weights_read, of_fullest)
 

@@ -104,7 +104,7 @@ def operators_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Pr
         latent=jnp.any(jnp.logical_and(model.groups.fixed_dim > 0, model.groups.layers > 0), axis=0),
         query_group=_query_group(model),
         sent=collectives.sent_in_step(design, rank_tokens, load.tokens, share),
-        calls=jnp.where(stage > 1, model.reduces_per_layer * model.layers, 0.0) + layout.pipeline - 1,
+        calls=collective_calls(design),
         devices=jnp.maximum(stage, layout.pipeline),
         hidden=rank_tokens * model.hidden * model.layers * kv.FULL_BITS / kv.BITS_PER_BYTE,
         expert_layers=model.experts.layers,
@@ -158,18 +158,23 @@ def _class_bytes(design: Design, matrices: Matrices | Experts, size: Bytes) -> B
     return by_weight(size, bits, design.precision.activation_bits)
 
 
+def _dense(design: Design, passes: Count) -> ByWeight:
+    """Bytes of the decoder layers without routed experts, by format, read so many times."""
+    model, layout = design.model, design.parallel
+    parts = weights.layer_parts(model, design.precision.weight_bits, layout)
+    return added(
+        _class_bytes(design, model.query_output, passes * parts.query_output),
+        _class_bytes(design, model.key_value, passes * parts.key_value),
+        _class_bytes(design, model.ffn, passes * parts.ffn),
+        by_weight(passes * parts.whole, kv.FULL_BITS, design.precision.activation_bits),
+    )
+
+
 def _weights(design: Design, load: Load) -> tuple[ByWeight, ByWeight, ByWeight]:
     """Bytes by format: (dense of the layers, routed experts, ends with drafts), all micro-batches."""
     model, layout = design.model, design.parallel
     bits, drafted = design.precision.weight_bits, design.speculation.draft_tokens
-    parts = weights.layer_parts(model, bits, layout)
-    whole = by_weight(load.micro * parts.whole, kv.FULL_BITS, design.precision.activation_bits)
-    dense = added(
-        _class_bytes(design, model.query_output, load.micro * parts.query_output),
-        _class_bytes(design, model.key_value, load.micro * parts.key_value),
-        _class_bytes(design, model.ffn, load.micro * parts.ffn),
-        whole,
-    )
+    dense = _dense(design, load.micro)
     more, more_of_drafts = experts_of_busiest(design, load)
     skew = design.workload.expert_skew
 
@@ -189,6 +194,54 @@ def _weights(design: Design, load: Load) -> tuple[ByWeight, ByWeight, ByWeight]:
         by_weight(rows, kv.FULL_BITS, design.precision.activation_bits),
     )
     return dense, experts, ends
+
+
+@dataclass(frozen=True)
+class PromptWork:
+    """Work of one prompt alone on the replica, in one piece through all stages, on the mean device."""
+
+    dense: ByWeight
+    """Bytes of the decoder layers without routed experts, of the LM head and of embedding rows, by format."""
+    experts: ByWeight
+    """Bytes of the routed experts that the prompt meets."""
+    flop: ByFormat
+    """Of the layers, attention included."""
+    head: ByFormat
+    """FLOP of the LM head, for the last token."""
+    kv: Bytes
+    """KV written, and cached KV read, in device memory."""
+    sent: collectives.Sent
+    calls: Count
+    devices: Count
+
+
+def prompt_work(design: Design, prompt: prefill.Prompt) -> PromptWork:
+    """The work of a prompt that arrives at an idle replica."""
+    model, layout, form = design.model, design.parallel, design.precision
+    stage, skew = parallel.stage_devices(layout), design.workload.expert_skew
+    met = weights.experts_streamed(model, form.weight_bits, prompt.tokens, skew, layout)
+    rows = prompt.tokens * weights.embedding_row_bytes(model, stage)
+    return PromptWork(
+        dense=added(
+            _dense(design, 1.0),
+            _class_bytes(design, model.head, weights.head_bytes(model, form.weight_bits, stage)),
+            by_weight(rows, kv.FULL_BITS, form.activation_bits),
+        ),
+        experts=_class_bytes(design, model.experts, met),
+        flop=prompt.flop(1.0, 1.0, parallel.hot_rank(model.experts, skew, layout.expert)),
+        head=compute.head_flop(model, form.weight_bits, form.activation_bits, 1 / stage),
+        kv=prompt.kv_bytes,
+        sent=collectives.sent_in_step(design, prompt.tokens, prompt.tokens, 1.0),
+        calls=collective_calls(design),
+        devices=jnp.maximum(stage, layout.pipeline),
+    )
+
+
+def collective_calls(design: Design) -> Count:
+    """Collectives of a pass through all layers that wait for each other."""
+    model, layout = design.model, design.parallel
+    inside = jnp.where(parallel.stage_devices(layout) > 1, model.reduces_per_layer * model.layers, 0.0)
+    return inside + layout.pipeline - 1
 
 
 def _flop(design: Design, load: Load, cache: kv.Cache, context: Tokens) -> tuple[ByFormat, ByFormat, Flop]:

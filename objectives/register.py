@@ -9,12 +9,14 @@ from functools import cache, partial
 
 import jax
 
-from kvwall.objectives import metrics, status, time, transfer, wall
+from kvwall.objectives import bands, extrapolated, metrics, status, transfer, wall
+from kvwall.objectives.estimate import BOUNDS, Estimate
 from kvwall.objectives.step import Step, evaluate_step
 from kvwall.spaces.design import Design
 from kvwall.spaces.errors import InputError, nearest
+from kvwall.spaces.modes import CEILING, ESTIMATE
 from kvwall.spaces.quality import TASKS, task_rows
-from kvwall.spaces.units import Code, Flag, Real
+from kvwall.spaces.units import Code, Flag, Ratio, Real
 
 Law = Callable[[Design, Step], Real]
 
@@ -124,41 +126,111 @@ _STEP_METRICS = (
     replace(_detail(metrics.tier_bandwidth, transfer.link_sourced), evidence="calibrated"),
 )
 
+_SPREADS: Mapping[str, Callable[[Estimate], Ratio]] = {
+    "tokens_per_second": lambda estimate: estimate.iteration_spread,
+    "tokens_per_second_per_device": lambda estimate: estimate.iteration_spread,
+    "tokens_per_second_per_user": lambda estimate: estimate.spread,
+    "time_per_output_token": lambda estimate: estimate.spread,
+    "time_to_first_token": lambda estimate: estimate.first_token_spread,
+    "cost_per_million_tokens": lambda estimate: estimate.iteration_spread,
+}
+"""Metrics that have a band in estimate mode, and the standard deviation of their logarithm."""
+
+BANDED = tuple(_SPREADS)
+_ESTIMATED = frozenset({*BANDED, "regime_distance"})
+"""Metrics whose number follows from the calibration in estimate mode."""
+
+
+def _bound(metric: Metric, side: bands.Side) -> Metric:
+    rate = metric.name.startswith("tokens_per_second")
+    law = partial(bands.bound, law=metric.law, spread=_SPREADS[metric.name], side=side, rate=rate)
+    share = {"low": "10 %", "high": "90 %"}[side]
+    return replace(
+        metric, name=f"{metric.name}_{side}", law=law, meaning=f"{metric.meaning}, {share} bound", summarised=False
+    )
+
+
+def band_of(name: str) -> tuple[str, str]:
+    """Names of the bounds of a metric of BANDED.
+
+    >>> band_of("time_per_output_token")
+    ('time_per_output_token_low', 'time_per_output_token_high')
+    """
+    return f"{name}_low", f"{name}_high"
+
+
+def _estimates() -> tuple[Metric, ...]:
+    """The metrics of the step in estimate mode."""
+    own = [replace(each, evidence="calibrated") if each.name in _ESTIMATED else each for each in _STEP_METRICS]
+    crossover = replace(_detail(metrics.crossover_context_time, status.step_sourced), evidence="calibrated")
+    banded = [each for each in own if each.name in _SPREADS]
+    return (*own, crossover, *(_bound(each, side) for each in banded for side in ("low", "high")))
+
+
+_BY_MODE: Mapping[str, tuple[Metric, ...]] = {CEILING: _STEP_METRICS, ESTIMATE: _estimates()}
+
 _LABELS = (
     Label("phase", metrics.phase, wall.PHASES, "what a step reads most, or that it does not fit"),
     Label("regime", metrics.regime, wall.REGIMES, "what limits the step"),
-    Label("bound_by", metrics.bound_by, (*time.RESOURCES, "overhead"), "the resource that binds"),
+    Label("bound_by", metrics.bound_by, BOUNDS, "the resource that binds"),
     Label("status", metrics.design_status, status.STATUSES, "ok, or why the design cannot be deployed"),
 )
-LABELS: Mapping[str, Label] = {label.name: label for label in _LABELS}
+_EXTRAPOLATED = Label(
+    "extrapolated",
+    extrapolated.extrapolated,
+    extrapolated.RESPECTS,
+    "whether the estimate is outside of what was measured",
+)
+LABELS: Mapping[str, Label] = {label.name: label for label in (*_LABELS, _EXTRAPOLATED)}
+"""Labels of all modes."""
 STATUS_OK = status.STATUSES.index("ok")
 
 TASK_NAMES = (*TASKS, "retrieval")
 
-NOT_BUILT: Mapping[str, str] = {
-    "crossover_context_time": "only an estimate has a time crossover; this is a ceiling",
+_NOT_BUILT: Mapping[str, Mapping[str, str]] = {
+    CEILING: {"crossover_context_time": "only an estimate has a time crossover; this is a ceiling"},
+    ESTIMATE: {},
 }
-"""Metrics of the public contract that are null, and why."""
+
+
+def not_built(mode: str) -> Mapping[str, str]:
+    """Metrics of the public contract that are null in a mode, and why."""
+    return _NOT_BUILT[mode]
+
+
+def label_register(mode: str) -> Mapping[str, Label]:
+    """Every label of a mode by name."""
+    return LABELS if mode == ESTIMATE else {label.name: label for label in _LABELS}
 
 
 @cache
-def metric_register(task: str) -> Mapping[str, Metric]:
-    """Every metric by name; `quality_loss` and `quality_loss_upper` are of `task`. Raises InputError if unknown."""
+def metric_register(task: str, mode: str) -> Mapping[str, Metric]:
+    """Every metric of a mode by name; `quality_loss` and `quality_loss_upper` are of `task`.
+
+    Raises InputError if the task is unknown.
+    """
     losses = [_loss(task, "quality_loss", upper=False), _loss(task, "quality_loss_upper", upper=True)]
     for each in TASK_NAMES:
         losses.append(_loss(each, f"quality_loss_{each}", upper=False))
         losses.append(_loss(each, f"quality_loss_upper_{each}", upper=True))
-    return {metric.name: metric for metric in (*_STEP_METRICS, *losses)}
+    return {metric.name: metric for metric in (*_BY_MODE[mode], *losses)}
 
 
-def metric_named(name: str, task: str) -> Metric:
+def metric_named(name: str, task: str, mode: str) -> Metric:
     """The metric of this name. Raises InputError with the nearest names."""
-    register = metric_register(task)
+    register = metric_register(task, mode)
     if name in register:
         return register[name]
-    if name in NOT_BUILT:
-        raise InputError(f'metric "{name}" has no value yet: {NOT_BUILT[name]}; choose another')
+    if name in not_built(mode):
+        raise InputError(f'metric "{name}" has no value here: {not_built(mode)[name]}; choose another')
+    if name in metric_register(task, ESTIMATE):
+        raise InputError(f'metric "{name}" is one of estimates, and this is a {mode}: choose mode = "{ESTIMATE}"')
     raise InputError(f'metric "{name}" is unknown{nearest(name, register)}: `kvwall catalog metrics` lists them')
+
+
+def mode_of(design: Design) -> str:
+    """What a design is evaluated as."""
+    return CEILING if design.calibrated is None else ESTIMATE
 
 
 def evaluate(design: Design, task: str) -> Evaluation:
@@ -168,11 +240,11 @@ def evaluate(design: Design, task: str) -> Evaluation:
 
 def evaluation_of(design: Design, step: Step, task: str) -> Evaluation:
     """Every metric and label of a design whose step is known."""
-    register = metric_register(task)
+    register, labels = metric_register(task, mode_of(design)), label_register(mode_of(design))
     sourced = {needs: needs(design) for needs in {metric.sourced for metric in register.values()}}
     return Evaluation(
         metrics={name: metric.law(design, step) for name, metric in register.items()},
-        labels={name: label.law(design, step) for name, label in LABELS.items()},
+        labels={name: label.law(design, step) for name, label in labels.items()},
         sourced={name: sourced[metric.sourced] for name, metric in register.items()},
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import jax.numpy as jnp
 
@@ -21,6 +22,8 @@ from kvwall.objectives import (
 )
 from kvwall.objectives.compute import ByFormat
 from kvwall.objectives.estimate import Estimate, Served
+from kvwall.objectives.first_token import first_token_time
+from kvwall.objectives.known import surely
 from kvwall.objectives.load import Load, evaluated_context, experts_of_busiest, load_of, spread_over_tiers
 from kvwall.objectives.operators import Operators, operators_of
 from kvwall.spaces.achieved import Calibrated
@@ -86,6 +89,21 @@ class Step:
     estimate: Estimate | None = None
     """Of a design that has a calibration; None in ceiling mode."""
 
+    @property
+    def estimated(self) -> Estimate:
+        """The estimate of a step that is one."""
+        if self.estimate is None:
+            raise TypeError("a step of ceiling mode has no estimate")
+        return self.estimate
+
+    @property
+    def ceiling(self) -> Step:
+        """The same step as the ceiling has it."""
+        if self.estimate is None:
+            return self
+        fastest = self.estimate.served.ceiling
+        return replace(self, time=fastest, token_time=fastest, estimate=None)
+
 
 def evaluate_step(design: Design) -> Step:
     """The step of a design, or of every point of a grid of designs: an estimate where the design is calibrated."""
@@ -111,10 +129,18 @@ def estimate_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Pro
         transfer=transfer.slowdown(design, cache) * tiers.slowest_transfer(moved, design.placement, design.hardware),
         link_overlap=design.placement.link_overlap,
         arriving=load.arriving,
+        static=surely(design.workload.continuous, False),
         active=load.active,
         ceiling=ceiling,
     )
-    return Estimate(work, _calibrated(design), design.hardware, served, design.model.experts.layers > 0)
+    return Estimate(
+        work=work,
+        calibrated=_calibrated(design),
+        chip=design.hardware,
+        served=served,
+        routed=design.model.experts.layers > 0,
+        first=partial(first_token_time, design, cache),
+    )
 
 
 def decoding_work(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Prompt) -> Operators:

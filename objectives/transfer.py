@@ -69,6 +69,6 @@ def reached_bandwidth(design: Design, cache: Cache) -> BytesPerSecond:
 
 def slowdown(design: Design, cache: Cache) -> Ratio:
     """The slowest link's bandwidth over what it reaches: 1 where no KV is in tiers."""
-    placed = tiers.placed_fraction(design.placement) > 0
-    reached = jnp.where(placed, reached_bandwidth(design, cache), 1.0)
-    return jnp.where(placed, slowest_link(design) / reached, 1.0)
+    placed, curve = tiers.placed_fraction(design.placement) > 0, load_transfer_curve()
+    pieces = curve.seconds_per_piece * slowest_link(design) * (1 / piece_bytes(cache, design))
+    return jnp.where(placed, pieces + 1 / curve.large_share, 1.0)

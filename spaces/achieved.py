@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import jax
 
-from kvwall.spaces.units import Count, Ratio, Real, Seconds
+from kvwall.spaces.units import Bits, Count, Flag, Ratio, Real, Seconds, Tokens
 
 
 @jax.tree_util.register_dataclass
@@ -102,6 +102,23 @@ class Achieved:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
+class Reached:
+    """How far the measurements go that an engine on a chip is calibrated on."""
+
+    engine: Flag
+    """Whether the engine's generation was measured on any chip."""
+    chip: Flag
+    """Whether it was on this one."""
+    cache_bits: tuple[Bits, ...]
+    """Bits per KV element that were; 0 fills the rest."""
+    context: Tokens
+    """The longest, of all engines and chips."""
+    batch: Count
+    """The largest."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
 class Calibrated:
     """What an engine achieves on a chip, and how sure that is."""
 
@@ -112,3 +129,4 @@ class Calibrated:
     """Standard deviation of ln time among models, dense ones, beyond all that."""
     expert_spread: Ratio
     """The same of models with routed experts."""
+    reached: Reached

@@ -6,10 +6,11 @@ The record is data (`catalog/calibration/estimate.json`, with the covariance of 
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache, cached_property
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,12 +20,13 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from kvwall.spaces.achieved import Achieved, Calibrated
+from kvwall.spaces.achieved import Achieved, Calibrated, Reached
 from kvwall.spaces.architectures import load_architectures
 from kvwall.spaces.errors import Faults, InputError
 from kvwall.spaces.generations import generation_of_engine, load_generations
 from kvwall.spaces.hardware import Hardware
-from kvwall.spaces.kernel_shares import kernel_shares
+from kvwall.spaces.kernel_record import load_kernel_record
+from kvwall.spaces.kernel_shares import KernelShares, kernel_shares
 from kvwall.spaces.terms import LEVELS, TERMS, Level, achieved
 
 RECORD: Final = Path(__file__).parent / "catalog" / "calibration" / "estimate.json"
@@ -33,6 +35,9 @@ DIRECTIONS: Final = 6
 _LEAST_SHARE: Final = 0.01
 TYPICAL: Final = ("vllm", "sglang", "trtllm")
 """Generations whose mean stands for an engine that is not calibrated, the ideal one among them."""
+
+CACHE_FORMATS: Final = 6
+"""Most KV formats that a generation can have been measured with."""
 
 _STRICT = ConfigDict(extra="forbid")
 
@@ -77,6 +82,18 @@ class Reach:
     """Generations of engines and chips, as "vllm/h100-sxm"."""
     cache_bits: Mapping[str, tuple[float, ...]]
     """Generation -> bits of a KV element."""
+
+    def of(self, engines: Collection[str], chip: str) -> Reached:
+        """What the rows cover of an engine that these generations stand for, on a chip."""
+        bits = sorted({each for engine in engines for each in self.cache_bits.get(engine, ())}, reverse=True)
+        padded = [*bits, *[0.0] * (CACHE_FORMATS - len(bits))]
+        return Reached(
+            engine=any(pair.partition("/")[0] in engines for pair in self.pairs),
+            chip=any(f"{engine}/{chip}" in self.pairs for engine in engines),
+            cache_bits=tuple(np.float64(each) for each in padded),
+            context=np.float64(self.context),
+            batch=np.float64(self.batch),
+        )
 
 
 @with_config(_STRICT)
@@ -147,25 +164,33 @@ class Calibration:
     def calibrated(self, engine: str, chip: Hardware) -> Calibrated:
         """What a generation achieves on a chip, with its uncertainty; NumPy float64."""
         spoken = self.spoken(engine, chip.name)
-        value = spoken @ self.values
         spread = spoken @ np.array(self.covariance) @ spoken.T + np.diag(self.unseen(engine, chip.name))
         generation = load_generations().get(engine)
         kernels = kernel_shares(chip, generation.kernels if generation else "")
-
-        def of(values: Any) -> Achieved:
-            return achieved(kernels, dict(zip(self.terms, values, strict=True)))
-
         with jax.enable_x64(True):
-            best = of(value)
             shares = np.array([effects.share for effects in self.terms.values()])
-            turns = [jax.jvp(of, (value,), (step,))[1] for step in _principal(spread, shares, self.inflation)]
+            steps = _principal(spread, shares, self.inflation)
+            best, turns = _achieved(tuple(self.terms), kernels, spoken @ self.values, steps)
         number: Any = np.float64
         return Calibrated(
             achieved=jax.tree.map(number, best),
             directions=tuple(jax.tree.map(number, turn) for turn in turns),
             model_spread=number(self.model_spread),
             expert_spread=number(self.expert_spread),
+            reached=self.reach.of(self.members(engine, chip.name)["engine"], chip.name),
         )
+
+
+@partial(jax.jit, static_argnums=0)
+def _achieved(
+    terms: tuple[str, ...], kernels: KernelShares, values: Any, steps: Sequence[Any]
+) -> tuple[Achieved, tuple[Achieved, ...]]:
+    """What is achieved at these values of the terms, and how steps from them change it."""
+
+    def of(values: Any) -> Achieved:
+        return achieved(kernels, dict(zip(terms, values, strict=True)))
+
+    return of(values), tuple(jax.jvp(of, (values,), (step,))[1] for step in steps)
 
 
 def _principal(
@@ -210,6 +235,12 @@ def _covariance(path: Path) -> list[list[float]]:
     return full
 
 
+def calibration_hash(record: Calibration) -> str:
+    """SHA-256 of what estimates follow from: the record with its covariance, and the record of kernels."""
+    parts = (json.dumps(asdict(record), sort_keys=True), json.dumps(asdict(load_kernel_record()), sort_keys=True))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
 def lower_triangle(covariance: NDArray[np.float64]) -> NDArray[np.float32]:
     """A covariance as its file holds it."""
     return covariance[np.tril_indices(len(covariance))].astype(np.float32)
@@ -226,6 +257,9 @@ def _check(found: Calibration, path: Path) -> None:
     for name in ("model_spread", "expert_spread", "inflation"):
         if not getattr(found, name) > 0:
             faults.add(f"{path}: {name} must be above 0")
+    for engine, bits in found.reach.cache_bits.items():
+        if len(bits) > CACHE_FORMATS:
+            faults.add(f"{path}: reach.cache_bits of {engine} has {len(bits)} formats: at most {CACHE_FORMATS}")
     if not np.all(np.isfinite(found.values)):
         faults.add(f"{path}: an effect is not finite")
     faults.raise_if_any()

@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kvwall.spaces.achieved import Calibrated
 from kvwall.spaces.axes import PRICE_BASES, Axis, Value
+from kvwall.spaces.calibration import Calibration, calibrated_engine, load_calibration
 from kvwall.spaces.design import (
     Design,
     Eviction,
@@ -29,6 +31,7 @@ from kvwall.spaces.errors import Faults, InputError
 from kvwall.spaces.hardware import Hardware, load_hardware
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.load import load_model
+from kvwall.spaces.modes import CEILING, ESTIMATE, check_mode
 from kvwall.spaces.quality import EVICTORS, QUANTIZERS, QualityParameters, load_quality_curves
 from kvwall.spaces.record_columns import hardware_numbers, model_numbers, price_numbers
 from kvwall.spaces.space import Space
@@ -108,10 +111,20 @@ class Catalogue:
     models: tuple[Model, ...]
     hardware: tuple[Hardware, ...]
     quality: QualityParameters
+    calibration: Calibration | None = None
+    """Of estimates; None in ceiling mode."""
+
+    @property
+    def mode(self) -> str:
+        """What its designs are evaluated as."""
+        return CEILING if self.calibration is None else ESTIMATE
 
 
 def load_catalogue(
-    space: Space, assume: Mapping[str, Mapping[str, str]] | None = None, confidence: float = 0.9
+    space: Space,
+    assume: Mapping[str, Mapping[str, str]] | None = None,
+    confidence: float = 0.9,
+    mode: str = CEILING,
 ) -> Catalogue:
     """Load every model and chip a Space names. Raises InputError with every fault of all of them.
 
@@ -124,7 +137,13 @@ def load_catalogue(
     models = _loaded(space.values("model"), load_model, faults)
     hardware = _loaded(space.values("hardware"), lambda name: load_hardware(name, assumed.get(name, {})), faults)
     faults.raise_if_any()
-    return Catalogue(tuple(models), tuple(hardware), load_quality_curves().parameters(confidence))
+    quality = load_quality_curves().parameters(confidence)
+    return Catalogue(tuple(models), tuple(hardware), quality, calibration_of(mode))
+
+
+def calibration_of(mode: str) -> Calibration | None:
+    """The shipped record in estimate mode, None in ceiling mode. Raises InputError for another mode."""
+    return load_calibration() if check_mode(mode) == ESTIMATE else None
 
 
 def _loaded(names: Sequence[Any], load: Callable[[str], _T], faults: Faults) -> list[_T]:
@@ -145,6 +164,7 @@ class Columns:
 
     def __init__(self, space: Space, catalogue: Catalogue) -> None:
         self.space = space
+        self.mode = catalogue.mode
         self._numbers = {
             entry.axis.name: np.array([_number(entry.axis, value) for value in entry.values], dtype=np.float64)
             for entry in space.axes
@@ -160,6 +180,7 @@ class Columns:
             for axis, (_, _, true) in FLAG_FIELDS.items()
         }
         self._engine = _stack([load_engine(str(name)).columns for name in space.values("engine")])
+        self._calibrated = _calibrated_table(space, catalogue)
         self._quality = catalogue.quality
         self._codes = {
             "quantizer": np.array([QUANTIZERS.index(str(v)) for v in space.values("quantizer")]),
@@ -195,6 +216,7 @@ class Columns:
                 self._price,
             ),
             quality=self._quality_at(at, rank),
+            calibrated=jax.tree.map(lambda leaf: _take(leaf, at("hardware"), at("engine")), self._calibrated),
         )
 
     def _quality_at(self, at: Callable[[str], Any], rank: int) -> QualityParameters:
@@ -206,6 +228,16 @@ class Columns:
             evictor=jax.tree.map(lambda leaf: _take(leaf, evictor, visible), self._quality.evictor),
             weight=jax.tree.map(lambda leaf: leaf.reshape(leaf.shape + (1,) * rank), self._quality.weight),
         )
+
+
+def _calibrated_table(space: Space, catalogue: Catalogue) -> Calibrated | None:
+    """What every engine achieves on every chip: the last two axes are the chip's and the engine's."""
+    record = catalogue.calibration
+    if record is None:
+        return None
+    engines = [str(name) for name in space.values("engine")]
+    table = [[calibrated_engine(record, engine, chip) for chip in catalogue.hardware] for engine in engines]
+    return _stack([_stack(of_chips) for of_chips in table])
 
 
 def with_number(design: Design, axis: str, number: Any) -> Design:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from kvwall.objectives import engine_memory, memory, tiers, wall
+from kvwall.objectives.estimate import BOUNDS
 from kvwall.objectives.memory import Place
 from kvwall.objectives.register import LABELS
 from kvwall.objectives.status import computed
@@ -20,6 +21,7 @@ from kvwall.sweep.single import SingleDesign
 
 MIDDLE: Final = "middle_stage"
 BOUNDARIES: Final = ("kv", *RESOURCES, "capacity")
+BOUNDARIES_OF_ESTIMATES: Final = ("kv", *BOUNDS, "capacity")
 """In the order of a report: KV against weights, each resource against the others, bytes needed against usable."""
 
 
@@ -58,6 +60,12 @@ def held_places(single: SingleDesign) -> Iterator[HeldPlace]:
             yield HeldPlace(name, place, size, memory.memory_margin(place, single.step.load.resident, held.reserved))
 
 
+def resource_times(single: SingleDesign) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """Names and seconds of what can take most of a step: of an estimate the parts that it adds up."""
+    estimate = single.step.estimate
+    return (RESOURCES, single.step.times.ordered()) if estimate is None else (BOUNDS, estimate.ordered)
+
+
 def boundaries_of(single: SingleDesign) -> Mapping[str, float | None]:
     """Signed distance to each boundary: above 0 the KV is larger, the resource binds, or the design does not fit.
 
@@ -66,15 +74,16 @@ def boundaries_of(single: SingleDesign) -> Mapping[str, float | None]:
     """
     status, ledger = int(single.evaluation.labels["status"]), single.step.ledger
     if LABELS["status"].meanings[status] == "layout":
-        return dict.fromkeys(BOUNDARIES)
-    times, timed = single.step.times.ordered(), bool(computed(status))
+        return dict.fromkeys(BOUNDARIES if single.step.estimate is None else BOUNDARIES_OF_ESTIMATES)
+    timed = bool(computed(status))
     with jax.enable_x64(True):
+        names, times = resource_times(single)
         distances = wall.resource_distances(times)
         of_kv = wall.distance(ledger.kv_read, ledger.weights_read)
         of_capacity = max(place.distance for place in held_places(single))
     of_times = {
         name: float(distance) if timed and float(own) > 0 else None
-        for name, own, distance in zip(RESOURCES, times, distances, strict=True)
+        for name, own, distance in zip(names, times, distances, strict=True)
     }
     found: dict[str, float | None] = {
         "kv": float(of_kv),

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import Any, Final
 
-from kvwall.objectives.register import LABELS, NOT_BUILT, metric_register
+from kvwall.objectives.register import LABELS, label_register, metric_register
 from kvwall.spaces.axes import AXES, Axis, axis_named
 from kvwall.spaces.engines import Engine, engine_figure, engine_names, load_engine
 from kvwall.spaces.errors import InputError, nearest
@@ -15,6 +15,7 @@ from kvwall.spaces.figures import FIGURES, Figure, Measure, shown
 from kvwall.spaces.hardware import Hardware, hardware_names, load_hardware
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.load import load_model, model_names
+from kvwall.spaces.modes import CEILING, ESTIMATE
 from kvwall.spaces.tiers import KINDS, TIER_FIGURES, TierTechnology, load_tier, tier_names
 from kvwall.sweep.study import Study, study_names
 
@@ -203,16 +204,32 @@ def _axis_line(axis: Axis) -> Entry:
 
 
 def metric_list() -> list[Entry]:
-    """Metrics and labels, and metrics that are null so far."""
-    metrics = [
-        {"name": name, "unit": metric.unit, "evidence": metric.evidence, "meaning": metric.meaning}
-        for name, metric in metric_register("aggregate").items()
+    """Metrics and labels of every mode: `modes` says which have them, `evidence` what a ceiling's number rests on."""
+    ceilings, estimates = (metric_register("aggregate", mode) for mode in (CEILING, ESTIMATE))
+    metrics: list[Entry] = [
+        {
+            "name": name,
+            "unit": metric.unit,
+            "evidence": ceilings.get(name, metric).evidence,
+            "evidence_in_estimates": metric.evidence,
+            "modes": [CEILING, ESTIMATE] if name in ceilings else [ESTIMATE],
+            "meaning": metric.meaning,
+        }
+        for name, metric in estimates.items()
     ]
     for entry in metrics[:]:
         if entry["name"] in {"quality_loss", "quality_loss_upper"}:
             entry["meaning"] = entry["meaning"].replace("task aggregate", "the asked task")
-    labels = [{"name": n, "values": list(label.meanings), "meaning": label.meaning} for n, label in LABELS.items()]
-    return [*metrics, *labels, *({"name": name, "reason": reason} for name, reason in NOT_BUILT.items())]
+    labels = [
+        {
+            "name": name,
+            "values": list(label.meanings),
+            "modes": [CEILING, ESTIMATE] if name in label_register(CEILING) else [ESTIMATE],
+            "meaning": label.meaning,
+        }
+        for name, label in LABELS.items()
+    ]
+    return [*metrics, *labels]
 
 
 def metric_entry(name: str) -> Entry:

@@ -31,6 +31,7 @@ _ELEMENTWISE = frozenset(
         "rsqrt", "exp", "log", "log1p", "expm1", "pow", "integer_pow", "square", "eq", "ne", "lt", "le", "gt", "ge",
         "and", "or",
         "not", "xor", "select_n", "convert_element_type", "clamp", "is_finite", "stop_gradient", "copy", "copy_p",
+        "bitcast_convert_type",
     }
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""`crossover`: the context at which a step reads as many KV bytes as weight bytes, for one design or many."""
+"""`crossover`: the context at which KV passes weights, in bytes and in time, for one design or many."""
 
 from __future__ import annotations
 
@@ -8,23 +8,29 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from kvwall.objectives.metrics import crossover_context_bytes
-from kvwall.objectives.register import NOT_BUILT
-from kvwall.objectives.status import layout_possible
+from kvwall.objectives.metrics import crossover_context_bytes, crossover_context_time
+from kvwall.objectives.register import not_built
+from kvwall.objectives.status import layout_possible, step_sourced
 from kvwall.objectives.step import evaluate_step
 from kvwall.spaces.axes import Value
 from kvwall.spaces.columns import Columns, load_catalogue
+from kvwall.spaces.design import Design
 from kvwall.spaces.errors import Faults, InputError
 from kvwall.spaces.hardware import load_hardware
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.load import load_model
+from kvwall.spaces.modes import CEILING, DEFAULT_MODE, ESTIMATE, check_mode
 from kvwall.spaces.space import Space, make_space
-from kvwall.sweep.endless import no_crossover
-from kvwall.sweep.single import attempt, check_mode, plain
+from kvwall.sweep.endless import never_in_time, no_crossover
+from kvwall.sweep.single import attempt, plain
 
 MOST_ROWS: Final = 100_000
+BYTES: Final = "crossover_context_bytes"
+TIME: Final = "crossover_context_time"
+_POSSIBLE: Final = "possible"
 _ALWAYS_SHOWN: Final = ("model", "hardware", "batch")
 ANSWER: Final = "context"
 """The axis that is asked for."""
@@ -55,8 +61,10 @@ class CrossoverRow:
         }
 
 
-def crossover(*, mode: str = "ceiling", **axes: object) -> tuple[CrossoverRow, ...]:
+def crossover(*, mode: str = DEFAULT_MODE, **axes: object) -> tuple[CrossoverRow, ...]:
     """The crossover of every combination of the axes' values; each axis takes one value or a list, context none.
+
+    In bytes: a step reads as many KV bytes as weight bytes. In time, in estimates: attention takes as long as all else.
 
     Raises InputError with every fault of the arguments.
 
@@ -65,16 +73,24 @@ def crossover(*, mode: str = "ceiling", **axes: object) -> tuple[CrossoverRow, .
     [427246, 13351]
     """
     space = _space(axes, mode)
-    columns = Columns(space, load_catalogue(space))
+    columns = Columns(space, load_catalogue(space, mode=mode))
     positions = dict(zip(space.dims, np.indices(space.shape, sparse=True), strict=True))
     with jax.enable_x64(True):
-        design = columns.design(positions)
-        tokens = crossover_context_bytes(design, evaluate_step(design))
-        possible = layout_possible(design)
-        found, laid_out = (np.broadcast_to(np.asarray(each), space.shape).ravel() for each in (tokens, possible))
+        arrays = _computed(columns.design(positions), mode)
+        found = {name: np.broadcast_to(np.asarray(each), space.shape).ravel() for name, each in arrays.items()}
     shown = [name for name in space_order(space) if name in axes or name in _ALWAYS_SHOWN]
     models = {str(name): load_model(str(name)) for name in space.values("model")}
-    return tuple(_row(space.point(i), shown, models, float(found[i]), bool(laid_out[i])) for i in range(space.size))
+    rows = ({name: array[place] for name, array in found.items()} for place in range(space.size))
+    return tuple(_row(space.point(place), shown, models, row) for place, row in enumerate(rows))
+
+
+def _computed(design: Design, mode: str) -> dict[str, Any]:
+    """What a row is made of; the time crossover in estimate mode only, NaN where a figure has no source."""
+    step = evaluate_step(design)
+    found = {BYTES: crossover_context_bytes(design, step), _POSSIBLE: layout_possible(design)}
+    if mode == ESTIMATE:
+        found[TIME] = jnp.where(step_sourced(design), crossover_context_time(design, step), jnp.nan)
+    return found
 
 
 def space_order(space: Space) -> list[str]:
@@ -111,18 +127,30 @@ def _names(stated: object) -> list[str]:
 
 
 def _row(
-    point: Mapping[str, Value], shown: list[str], models: Mapping[str, Model], tokens: float, laid_out: bool
+    point: Mapping[str, Value], shown: list[str], models: Mapping[str, Model], found: Mapping[str, Any]
 ) -> CrossoverRow:
-    finite = math.isfinite(tokens)
-    reason = f"crossover_context_time: {NOT_BUILT['crossover_context_time']}"
+    in_bytes, in_time = (_finite(found.get(name)) for name in (BYTES, TIME))
     model = models[str(point["model"])]
-    if not finite:
-        reason = no_crossover(model)
     flags = [*model.flags]
-    limit = model.max_positions
-    if finite and limit is not None and tokens > limit:
+    limit, longest = model.max_positions, max(in_bytes or 0.0, in_time or 0.0)
+    if limit is not None and longest > limit:
         flags.append(f"beyond the model's stated context of {limit:,}")
-    if not laid_out:
+    if not found[_POSSIBLE]:
         flags.append("these devices cannot split the model, or the axes contradict each other: `evaluate` says which")
     axes = {name: point[name] for name in shown}
-    return CrossoverRow(axes, tokens if finite else None, None, reason, tuple(flags))
+    return CrossoverRow(axes, in_bytes, in_time, _reason(model, in_bytes, found.get(TIME)), tuple(flags))
+
+
+def _finite(number: Any) -> float | None:
+    return float(number) if number is not None and math.isfinite(number) else None
+
+
+def _reason(model: Model, in_bytes: float | None, in_time: Any) -> str | None:
+    """Why a crossover is null; None where both are numbers."""
+    if in_bytes is None:
+        return no_crossover(model)
+    if in_time is None:
+        return f"{TIME}: {not_built(CEILING)[TIME]}"
+    if math.isnan(in_time):
+        return f"{TIME}: a figure of the device has no source: `evaluate` says which"
+    return None if math.isfinite(in_time) else f"{TIME}: {never_in_time(model)}"

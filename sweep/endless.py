@@ -28,3 +28,10 @@ def no_crossover(model: Model) -> str:
     if all(group.top_k is not None and not group.index_dim for group in model.groups if group.grows):
         return f"never: a step of {model.name} reads a limited number of entries"
     return "never: KV traffic does not reach weight traffic"
+
+
+def never_in_time(model: Model) -> str:
+    """Why attention never takes as long as everything else in a step."""
+    if stored := stops_growing(model):
+        return f"never: {stored}"
+    return "never: attention stays faster than everything else of a step"

@@ -9,9 +9,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kvwall.objectives import engine_memory, parallel
-from kvwall.objectives.register import LABELS, NOT_BUILT, metric_register
+from kvwall.objectives.register import label_register, metric_register, not_built
 from kvwall.objectives.status import computed
 from kvwall.spaces.axes import Value
+from kvwall.spaces.modes import DEFAULT_MODE
 from kvwall.sweep.boundaries import boundaries_of
 from kvwall.sweep.flags import flags_of
 from kvwall.sweep.reasons import not_computed_reason, null_reason, why
@@ -19,7 +20,6 @@ from kvwall.sweep.single import SingleDesign, single_design
 
 NO_ASSUMPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 _COUNT: Final = "1"
-_OF_THE_STEP: Final = tuple(name for name in LABELS if name != "status")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def evaluate(
     *,
     task: str = "aggregate",
     confidence: float = 0.9,
-    mode: str = "ceiling",
+    mode: str = DEFAULT_MODE,
     assume: Mapping[str, str] = NO_ASSUMPTIONS,
     **axes: object,
 ) -> DesignReport:
@@ -87,7 +87,7 @@ def evaluate(
     Args:
         task: task of `quality_loss` and `quality_loss_upper`.
         confidence: confidence of the upper quality curves.
-        mode: "ceiling".
+        mode: "estimate", what to expect with its band, or "ceiling", what no implementation can beat.
         assume: hardware figure -> quantity ("host_link_bandwidth": "64 GB/s") in place of the catalogue's.
         axes: one value for each axis; model, hardware and context are required.
 
@@ -103,9 +103,9 @@ def evaluate(
 
 def report_of(single: SingleDesign) -> DesignReport:
     """The report of an evaluated design."""
-    register = metric_register(single.task)
+    register, absent_here = metric_register(single.task, single.mode), not_built(single.mode)
     metrics: dict[str, float | None] = {}
-    reasons: dict[str, str] = dict(NOT_BUILT)
+    reasons: dict[str, str] = dict(absent_here)
     for name in register:
         value = float(single.evaluation.metrics[name])
         known = bool(single.evaluation.sourced[name]) and math.isfinite(value)
@@ -113,20 +113,21 @@ def report_of(single: SingleDesign) -> DesignReport:
         if not known:
             reasons[name] = null_reason(single, name, value)
     labels: dict[str, str | None] = {
-        name: label.meanings[int(single.evaluation.labels[name])] for name, label in LABELS.items()
+        name: label.meanings[int(single.evaluation.labels[name])] for name, label in label_register(single.mode).items()
     }
     if not bool(computed(int(single.evaluation.labels["status"]))):
-        labels |= dict.fromkeys(_OF_THE_STEP)
-        reasons |= dict.fromkeys(_OF_THE_STEP, not_computed_reason(single))
-    absent = dict.fromkeys(NOT_BUILT, _COUNT)
+        of_the_step = [name for name in labels if name != "status"]
+        labels |= dict.fromkeys(of_the_step)
+        reasons |= dict.fromkeys(of_the_step, not_computed_reason(single))
+    absent = dict.fromkeys(absent_here, _COUNT)
     real = bool(engine_memory.starts_up(single.design))
     return DesignReport(
         inputs=single.inputs,
         task=single.task,
         confidence=single.confidence,
-        mode="ceiling",
+        mode=single.mode,
         devices=int(parallel.replica_devices(single.design.parallel)),
-        metrics=metrics | dict.fromkeys(NOT_BUILT),
+        metrics=metrics | dict.fromkeys(absent_here),
         units={name: metric.unit for name, metric in register.items()} | absent,
         labels=labels,
         evidence={name: metric.evidence_of(calibrated_engine=real) for name, metric in register.items()},

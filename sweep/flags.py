@@ -16,6 +16,7 @@ from kvwall.spaces.figures import display
 from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
 from kvwall.spaces.record_columns import WRITE_OFF_SECONDS
 from kvwall.spaces.transfer import load_transfer_curve
+from kvwall.sweep.estimate_flags import estimate_flags
 from kvwall.sweep.readable import bytes_text
 from kvwall.sweep.reasons import placed
 from kvwall.sweep.single import SingleDesign
@@ -31,6 +32,7 @@ def flags_of(single: SingleDesign) -> tuple[str, ...]:
     found = [
         *single.model.flags,
         *(f"{single.hardware.name}: {flag}" for flag in single.hardware.flags),
+        *estimate_flags(single),
         *_assumptions(single),
         *_limits(single),
         *_transfers(single),

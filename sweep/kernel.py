@@ -36,6 +36,11 @@ class Problem:
     objectives: tuple[Objective, ...]
     constraints: tuple[Constraint, ...]
 
+    @property
+    def mode(self) -> str:
+        """What designs are evaluated as."""
+        return self.columns.mode
+
     def evaluation(self, positions: dict[str, jax.Array]) -> Evaluation:
         """Every metric, label and mask at these positions, at their smallest shapes."""
         return compact(partial(evaluate, task=self.task))(self.columns.design(positions))

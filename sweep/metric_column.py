@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvwall.objectives.register import metric_register
+from kvwall.spaces.modes import ESTIMATE
 
 _DIGITS = 4
 _BYTES = ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
@@ -44,7 +45,7 @@ def metric_column(name: str, task: str, values: Sequence[float | None]) -> Metri
     >>> column.unit, column.text(0.0058), column.header(8)
     ('ms', '5.800', 'time per\noutput\ntoken\n(ms)')
     """
-    unit = metric_register(task)[name].unit
+    unit = metric_register(task, ESTIMATE)[name].unit
     most = max((abs(value) for value in values if value is not None), default=0.0)
     if name.startswith("quality_loss"):
         log_ratio = name.endswith("perplexity") or (task == "perplexity" and name in {"quality_loss", _UPPER})

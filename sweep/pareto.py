@@ -107,7 +107,7 @@ def _objective(word: str, study: Study) -> Objective:
         )
     if name in LABELS:
         raise InputError(f'"{name}" is a label, not a number: name a metric, such as tokens_per_second_per_device')
-    metric_named(name, study.task)
+    metric_named(name, study.task, study.mode)
     match sense.strip().lower():
         case "maximize" | "max":
             return Objective(name, "maximize")

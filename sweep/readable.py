@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+_DIGITS: Final = 4
 _PREFIXES: Final = ("", "k", "M", "G", "T", "P", "E")
 
 
@@ -25,7 +26,7 @@ def bytes_text(value: float) -> str:
     return prefixed(value, "B")
 
 
-def seconds_text(value: float) -> str:
+def seconds_text(value: float, digits: int = _DIGITS) -> str:
     """Seconds, or milli- and microseconds below one.
 
     >>> seconds_text(0.03083), seconds_text(2.5), seconds_text(4.2e-5)
@@ -33,8 +34,8 @@ def seconds_text(value: float) -> str:
     """
     for factor, symbol in ((1.0, "s"), (1e3, "ms"), (1e6, "us")):
         if abs(value) * factor >= 1 or value == 0:
-            return f"{value * factor:.4g} {symbol}"
-    return f"{value * 1e9:.4g} ns"
+            return f"{value * factor:.{digits}g} {symbol}"
+    return f"{value * 1e9:.{digits}g} ns"
 
 
 def tokens_text(value: float) -> str:
@@ -73,7 +74,7 @@ def rounded_text(value: float) -> str:
     return f"{float(f'{value:.4g}'):,.10g}"
 
 
-def metric_text(value: float, unit: str, name: str) -> str:
+def metric_text(value: float, unit: str, name: str, digits: int = _DIGITS) -> str:
     """A metric in a readable unit.
 
     >>> metric_text(0.0308, "s", "time_per_output_token"), metric_text(1037.97, "s-1", "tokens_per_second")
@@ -85,17 +86,33 @@ def metric_text(value: float, unit: str, name: str) -> str:
         case "byte s-1":
             return prefixed(value, "B/s")
         case "s":
-            return seconds_text(value)
+            return seconds_text(value, digits)
         case "s-1":
-            return f"{_significant(value)} tok/s"
+            return f"{_significant(value, digits)} tok/s"
         case "FLOP byte-1":
             return f"{_significant(value)} FLOP/B"
         case "J":
             return f"{value:.4g} J"
         case "USD":
-            return f"{_significant(value)} USD"
+            return f"{_significant(value, digits)} USD"
         case _:
             return _dimensionless(value, name)
+
+
+_BAND_DIGITS: Final = 3
+
+
+def band_text(value: float, band: tuple[float, float], unit: str, name: str) -> str:
+    """A metric with its bounds, which repeat the unit only where it differs.
+
+    >>> band_text(0.03821, (0.03311, 0.04402), "s", "time_per_output_token")
+    '38.2 ms (33.1 to 44)'
+    """
+    shown, *ends = (metric_text(each, unit, name, _BAND_DIGITS) for each in (value, *band))
+    symbol = f" {shown.partition(' ')[2]}"
+    if all(end.endswith(symbol) for end in ends):
+        ends = [end.removesuffix(symbol) for end in ends]
+    return f"{shown} ({ends[0]} to {ends[1]})"
 
 
 _TOKENS = frozenset(
@@ -114,9 +131,9 @@ def _dimensionless(value: float, name: str) -> str:
     return f"{value:,.0f}" if name in _COUNTS else f"{value:.4g}"
 
 
-def _significant(value: float) -> str:
-    """Four digits, thousands separated, never an exponent for numbers people count with."""
+def _significant(value: float, digits: int = _DIGITS) -> str:
+    """So many digits, thousands separated, never an exponent for numbers people count with."""
     if value == 0 or not 1e-3 <= abs(value) < 1e12:
-        return f"{value:.4g}"
-    decimals = max(0, 3 - math.floor(math.log10(abs(value))))
+        return f"{value:.{digits}g}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
     return f"{value:,.{decimals}f}"

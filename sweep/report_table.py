@@ -10,14 +10,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kvwall.objectives.register import NOT_BUILT, metric_register
+from kvwall.objectives.register import BANDED, band_of, metric_register, not_built
 from kvwall.spaces.axes import AXES
+from kvwall.spaces.modes import CEILING, ESTIMATE
 from kvwall.sweep.equation import Explanation
 from kvwall.sweep.evaluate import DesignReport
-from kvwall.sweep.readable import metric_text, number_text, rounded_text
+from kvwall.sweep.readable import band_text, metric_text, number_text, rounded_text
 from kvwall.sweep.terminal import new_table, terminal
 
 _LOSS: Final = "quality_loss"
+MODE_SENTENCES: Final = {
+    CEILING: "Ceiling, derived: what no implementation can beat.",
+    ESTIMATE: "Estimate, calibrated; in brackets its 10 % and 90 % bounds.",
+}
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "speed": (
         "tokens_per_second",
@@ -29,7 +34,13 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "ridge_point",
         "regime_distance",
     ),
-    "traffic": ("weight_bytes_read", "kv_bytes_read", "crossover_context_bytes", "messages_per_step"),
+    "traffic": (
+        "weight_bytes_read",
+        "kv_bytes_read",
+        "crossover_context_bytes",
+        "crossover_context_time",
+        "messages_per_step",
+    ),
     "memory": (
         "kv_bytes_stored",
         "kv_bytes_reserved",
@@ -63,7 +74,6 @@ def print_report(report: DesignReport) -> None:
         _item(console, "-", f"no value for {', '.join(names)}: {reason}")
     for flag in report.flags:
         _item(console, "!", flag)
-    console.print(f"Not modelled yet: {', '.join(NOT_BUILT)}.", style="dim")
 
 
 def _item(console: Console, mark: str, text: str) -> None:
@@ -86,7 +96,7 @@ def _inputs(report: DesignReport) -> Text:
     """What the design is, as far as it is not neutral."""
     stated = [f"{name} {number_text(value)}" for name, value in report.inputs.items() if value != AXES[name].neutral]
     devices = f"{report.devices} device{'s' if report.devices > 1 else ''}"
-    return Text(f"{', '.join(stated)}; everything else neutral. {devices}. {report.mode.capitalize()} mode.")
+    return Text(f"{', '.join(stated)}; everything else neutral. {devices}. {MODE_SENTENCES[report.mode]}")
 
 
 def _table(report: DesignReport, console: Console) -> Table:
@@ -127,10 +137,13 @@ def _boundaries(report: DesignReport, console: Console) -> Table:
 
 
 def _value(report: DesignReport, name: str) -> str:
-    """A metric's value; a loss with its upper bound."""
+    """A metric's value; a loss with its upper bound, an estimate with its band."""
     value, unit = report.metrics[name], report.units[name]
     if value is None:
         return "no value"
+    if name in BANDED and report.mode == ESTIMATE:
+        low, high = band_of(name)
+        return band_text(value, (report.metrics[low] or value, report.metrics[high] or value), unit, name)
     if not name.startswith(_LOSS):
         return metric_text(value, unit, name)
     named = f"{_LOSS}_{report.task}" if name == _LOSS else name
@@ -140,10 +153,14 @@ def _value(report: DesignReport, name: str) -> str:
 
 def grouped(report: DesignReport) -> Iterable[tuple[str, list[str]]]:
     """The groups with the metrics to show; an upper loss is shown beside its central one."""
-    shown = [name for name in metric_register(report.task) if not name.startswith(f"{_LOSS}_upper")]
-    placed = {name for names in GROUPS.values() for name in names}
+    register = metric_register(report.task, report.mode)
+    shown = [name for name in register if not name.startswith(f"{_LOSS}_upper")]
+    placed = {name for names in GROUPS.values() for name in names} | {
+        bound for name in BANDED for bound in band_of(name)
+    }
     for group, names in GROUPS.items():
-        yield group, [*names, *(name for name in shown if group == "quality" and name.startswith(_LOSS))]
+        here = [name for name in names if name in register]
+        yield group, [*here, *(name for name in shown if group == "quality" and name.startswith(_LOSS))]
     others = [name for name in shown if name not in placed and not name.startswith(_LOSS)]
     if others:
         yield "other", others
@@ -153,7 +170,7 @@ def _nulls(report: DesignReport) -> list[tuple[list[str], str]]:
     """Reasons of nulls, each with the metrics and labels it explains; what is not built is told elsewhere."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in report.reasons.items():
-        if name not in NOT_BUILT:
+        if name not in not_built(report.mode):
             by_reason.setdefault(reason, []).append(name)
     return [(names, reason) for reason, names in by_reason.items()]
 

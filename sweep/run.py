@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kvwall.objectives.register import LABELS
+from kvwall.objectives.register import LABELS, label_register
 from kvwall.objectives.status import STATUSES
 from kvwall.spaces.errors import InputError
 from kvwall.sweep import checkpoint
@@ -198,7 +198,7 @@ def front_table(problem: Problem, front: Front) -> FrontTable:
         grid_index=front.index[kept],
         multiplicity=settled.multiplicity[in_grid_order],
         metrics={name: array[kept] for name, array in found.items() if name not in LABELS},
-        labels={name: found[name][kept] for name in LABELS},
+        labels={name: found[name][kept] for name in label_register(problem.mode)},
     )
 
 

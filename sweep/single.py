@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -12,16 +12,15 @@ import numpy as np
 from kvwall.objectives.register import Evaluation, evaluation_of, metric_register
 from kvwall.objectives.step import Step, evaluate_step
 from kvwall.spaces.axes import Value
-from kvwall.spaces.columns import Catalogue, Columns
+from kvwall.spaces.columns import Catalogue, Columns, calibration_of
 from kvwall.spaces.design import Design
-from kvwall.spaces.errors import Faults, InputError, nearest
+from kvwall.spaces.errors import Faults, InputError
 from kvwall.spaces.hardware import Hardware, load_hardware
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.load import load_model
+from kvwall.spaces.modes import CEILING
 from kvwall.spaces.quality import QualityParameters, load_quality_curves
 from kvwall.spaces.space import Space, make_space
-
-MODES: Final = ("ceiling", "estimate")
 
 _T = TypeVar("_T")
 
@@ -44,6 +43,11 @@ class SingleDesign:
     step: Step
     evaluation: Evaluation
 
+    @property
+    def mode(self) -> str:
+        """Ceiling or estimate."""
+        return self.catalogue.mode
+
     def number(self, axis: str) -> float:
         """The value of a numeric axis."""
         return float(self.inputs[axis])
@@ -59,13 +63,13 @@ def single_design(
     name, chip = stated.get("model"), stated.get("hardware")
     model = attempt(faults, lambda: load_model(name)) if isinstance(name, str) and name else None
     hardware = attempt(faults, lambda: load_hardware(chip, assume)) if isinstance(chip, str) and chip else None
-    attempt(faults, lambda: check_mode(mode))
+    calibration = attempt(faults, lambda: calibration_of(mode))
     attempt(faults, lambda: _check_task(task))
     quality = attempt(faults, lambda: _parameters(confidence))
     faults.raise_if_any()
     if space is None or model is None or hardware is None or quality is None:
         raise InputError("state one model and one hardware by name or path")
-    catalogue = Catalogue((model,), (hardware,), quality)
+    catalogue = Catalogue((model,), (hardware,), quality, calibration)
     return _evaluated(space, frozenset(axes), catalogue, task, confidence)
 
 
@@ -95,14 +99,6 @@ def attempt(faults: Faults, action: Callable[[], _T]) -> _T | None:
         return None
 
 
-def check_mode(mode: str) -> None:
-    """Raises InputError for every mode but the ceiling."""
-    if mode == "estimate":
-        raise InputError('mode "estimate" is not built yet: leave the mode out for the ceiling')
-    if mode not in MODES:
-        raise InputError(f'mode "{mode}" is unknown{nearest(str(mode), MODES)}: use ceiling')
-
-
 def plain(value: object) -> object:
     """NumPy scalars as the Python numbers that axes take."""
     return value.item() if isinstance(value, np.generic) else value
@@ -111,7 +107,7 @@ def plain(value: object) -> object:
 def _check_task(task: object) -> None:
     if not isinstance(task, str):
         raise InputError(f"task = {task!r}: it takes a name in quotes")
-    metric_register(task)
+    metric_register(task, CEILING)
 
 
 def _parameters(confidence: object) -> QualityParameters:

@@ -95,7 +95,7 @@ class _StoredSearch:
     def _slack(self, metric: str, values: Floats) -> Floats:
         """What stored values may differ by from unrounded ones."""
         size = np.where(np.isfinite(values), np.abs(values), 0.0)
-        found: Floats = SLACK * size + metric_register(self.problem.task)[metric].rounding
+        found: Floats = SLACK * size + metric_register(self.problem.task, self.problem.mode)[metric].rounding
         return found
 
     def _settle(self, index: NDArray[np.int64]) -> None:

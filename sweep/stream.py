@@ -202,7 +202,7 @@ class Stream:
     def _summarised(self, name: str, varies: frozenset[str]) -> bool:
         """Whether a pass keeps a metric's extremes: it varies along its rows, and is not a detail nobody asked for."""
         asked = {o.metric for o in self.problem.objectives} | {c.metric for c in self.problem.constraints}
-        register = metric_register(self.problem.task)
+        register = metric_register(self.problem.task, self.problem.mode)
         return name == self._shown or bool(varies and (register[name].summarised or name in asked))
 
     @property
@@ -240,7 +240,7 @@ class Stream:
     @cached_property
     def _comparison(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Per objective: whether it is one number per row, and what float32 may be off by beyond a relative error."""
-        register = metric_register(self.problem.task)
+        register = metric_register(self.problem.task, self.problem.mode)
         metrics = [objective.metric for objective in self.problem.objectives]
         exact = [not self.depends[name] & set(self.first.columns) for name in metrics]
         return np.array(exact), np.array([register[name].rounding for name in metrics], np.float32)

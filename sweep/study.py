@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from kvwall.spaces.axes import Value
+from kvwall.spaces.calibration import calibration_hash
 from kvwall.spaces.columns import Catalogue, Columns, load_catalogue
 from kvwall.spaces.engines import load_engine
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.hardware import Hardware
+from kvwall.spaces.modes import DEFAULT_MODE
 from kvwall.spaces.quality import load_quality_curves
 from kvwall.spaces.record_columns import reported_capacity
 from kvwall.spaces.space import Space
@@ -39,7 +41,7 @@ class Study:
     """A checked study. Every name in it is known, every bound is a number in SI."""
 
     name: str
-    mode: str = "ceiling"
+    mode: str = DEFAULT_MODE
     space: Space
     assume: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Chip -> figure -> quantity, for figures that the catalogue has no source for."""
@@ -86,7 +88,7 @@ class Study:
     @cached_property
     def catalogue(self) -> Catalogue:
         """The models, chips and quality curves it names."""
-        return load_catalogue(self.space, self.assume, self.confidence)
+        return load_catalogue(self.space, self.assume, self.confidence, self.mode)
 
     def columns(self) -> Columns:
         """The space as numeric columns."""
@@ -129,6 +131,7 @@ class Study:
             "engine": self._hash_each("engine", [dataclasses.asdict(load_engine(str(name))) for name in engines]),
             "quality": sha256(dataclasses.asdict(load_quality_curves())),
             "transfer": sha256(dataclasses.asdict(load_transfer_curve())),
+            **({"calibration": calibration_hash(catalogue.calibration)} if catalogue.calibration else {}),
         }
 
     def _hash_each(self, axis: str, records: Sequence[object]) -> dict[str, str]:

@@ -96,7 +96,7 @@ def token_bytes(cache: Cache) -> Any:
 def laws(design: Design) -> tuple[dict[str, Any], dict[str, Any], Any]:
     """Metrics, parts of the step, and whether the layout is possible."""
     step = evaluate_step(design)
-    register = metric_register("aggregate")
+    register = metric_register("aggregate", "ceiling")
     metrics = {name: register[name].law(design, step) for name in register if "quality" not in name}
     cache, load = step.ledger.cache, step.load
     end = design.workload.context + design.workload.output_tokens

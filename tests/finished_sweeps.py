@@ -93,7 +93,9 @@ def swept_single(text: str, folder: Path) -> Path:
     found = evaluate_designs(Problem(study.columns(), study.task, study.objectives, study.constraints), np.array([0]))
     metrics = {name: array for name, array in found.items() if name not in LABELS}
     once = np.ones(1, dtype=np.int64)
-    table = FrontTable(np.zeros(1, dtype=np.int64), once, metrics, {name: found[name] for name in LABELS})
+    table = FrontTable(
+        np.zeros(1, dtype=np.int64), once, metrics, {name: found[name] for name in LABELS if name in found}
+    )
     with ResultsFolder.create_or_resume(folder, study) as results:
         results.write_front(table)
         results.write_summary(Summary(1, 1, 1, {}, {}, {}, {}, {}, {}))

@@ -8,8 +8,7 @@ import json
 import pytest
 from rich.console import Console
 
-from kvwall.objectives.register import NOT_BUILT as METRICS_NOT_BUILT
-from kvwall.objectives.register import metric_register
+from kvwall.objectives.register import metric_register, not_built
 from kvwall.spaces.axes import AXES
 from kvwall.spaces.hardware import hardware_names
 from kvwall.spaces.models.load import loadable_model_names, model_names
@@ -53,13 +52,13 @@ def answer(kvwall):
 
 def test_evaluate_answers_every_metric_of_the_contract(answer):
     found = answer(*FITS)
-    assert set(found["metrics"]) == {*metric_register("aggregate"), *METRICS_NOT_BUILT}
+    assert set(found["metrics"]) == {*metric_register("aggregate", "ceiling"), *not_built("ceiling")}
     assert set(found["units"]) == set(found["metrics"])
     assert set(found["labels"]) == {"phase", "regime", "bound_by", "status"}
     assert set(found["evidence"].values()) <= {"derived", "calibrated", "reported"}
     assert set(found["inputs"]) == set(AXES)
     nulls = {name for name, value in found["metrics"].items() if value is None}
-    assert nulls == set(METRICS_NOT_BUILT)
+    assert nulls == set(not_built("ceiling"))
     assert nulls <= set(found["reasons"])
 
 
@@ -165,7 +164,7 @@ def test_all_faults_are_reported_together_without_output(kvwall):
     code, out, err = kvwall(
         "evaluate", "--model", "meta-llama/Meta-Llama-3-70", "--hadware", "h100-sxm", "--hardware", "h100",
         "--batch", "0.5 batch", "--context", "-1", "--key-bits", "nan", "--read-fraction", "2", "--assume", "tdp",
-        "--task", "agregate", "--confidence", "2", "--mode", "estimate", "stray", "--json",
+        "--task", "agregate", "--confidence", "2", "--mode", "estimat", "stray", "--json",
     )  # fmt: skip
     assert code == 2
     assert out == ""
@@ -180,7 +179,7 @@ def test_all_faults_are_reported_together_without_output(kvwall):
         "--assume tdp: write FIGURE=",
         'task "agregate" is unknown (did you mean aggregate',
         "confidence 2.0 is outside 0.5 to 0.99",
-        'mode "estimate" is not built yet',
+        "mode = 'estimat' is unknown (did you mean estimate",
         '"stray" belongs to no option',
     ):
         assert fault in err

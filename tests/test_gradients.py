@@ -49,7 +49,7 @@ Vector = Any
 
 def smooth() -> list[str]:
     """The metrics that have derivatives."""
-    return [name for name in metric_register(TASK) if name not in COUNTED]
+    return [name for name in metric_register(TASK, "ceiling") if name not in COUNTED]
 
 
 def placements(random: np.random.Generator) -> dict[str, np.ndarray]:
@@ -130,7 +130,7 @@ def unlike() -> list[str]:
         "quality_loss_upper_retrieval",
         "quality_loss_upper_perplexity",
     }
-    return [name for name in metric_register(TASK) if not name.startswith("quality_loss_") or name in laws]
+    return [name for name in metric_register(TASK, "ceiling") if not name.startswith("quality_loss_") or name in laws]
 
 
 def as_float64(leaf: Any) -> Any:
@@ -167,7 +167,9 @@ def sizes(design: Design) -> np.ndarray:
     return np.array([np.abs(leaf).max() for path, leaf in leaves if jax.tree_util.keystr(path) in wanted])
 
 
-def metrics_at(design: Design, amounts: Vector, names: Sequence[str] = tuple(metric_register(TASK))) -> Vector:
+def metrics_at(
+    design: Design, amounts: Vector, names: Sequence[str] = tuple(metric_register(TASK, "ceiling"))
+) -> Vector:
     """Metrics of the design with each continuous number moved by its amount."""
     place = {name: number for number, name in enumerate(leaf_names(design))}
 
@@ -218,7 +220,7 @@ def compared() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("metric", smooth())
 def test_equal_to_finite_differences(metric: str) -> None:
     """d metric / d ln(number), for every continuous number of the design, quality parameters and prices included."""
-    row = list(metric_register(TASK)).index(metric)
+    row = list(metric_register(TASK, "ceiling")).index(metric)
     exact, numeric, agree, size = (table[:, row] for table in compared())
     assert np.all(np.isfinite(exact))
     assert agree.mean() > 0.99
@@ -302,7 +304,7 @@ def test_no_gradient_is_nan_at_an_edge(edge: str) -> None:
     design = jax.tree.map(as_float64, Columns(space, load_catalogue(space)).design({}))
     still = np.zeros(len(leaf_names(design)))
     bad = np.argwhere(~np.isfinite(np.asarray(slopes(design, still))))
-    names = list(metric_register(TASK))
+    names = list(metric_register(TASK, "ceiling"))
     assert [(names[m], leaf_names(design)[n]) for m, n in bad] == []
     assert np.all(np.isfinite(np.asarray(reverse(design, still))))
 

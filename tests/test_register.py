@@ -11,13 +11,14 @@ import pytest
 
 from kvwall.objectives.register import (
     LABELS,
-    NOT_BUILT,
     STATUS_OK,
     TASK_NAMES,
     Evaluation,
     evaluate,
+    label_register,
     metric_named,
     metric_register,
+    not_built,
 )
 from kvwall.objectives.step import evaluate_step
 from kvwall.spaces.axes import AXES
@@ -188,18 +189,18 @@ def changed(one: Evaluation, other: Evaluation) -> set[str]:
 
 
 def test_names_are_the_contracts() -> None:
-    register = metric_register("aggregate")
-    assert set(register) | set(NOT_BUILT) == CONTRACT | BEYOND
+    register = metric_register("aggregate", "ceiling")
+    assert set(register) | set(not_built("ceiling")) == CONTRACT | BEYOND
     assert {name for name, metric in register.items() if not metric.summarised} == DETAILS
-    assert not set(register) & set(NOT_BUILT)
+    assert not set(register) & set(not_built("ceiling"))
     assert "time_to_first_token" in register
-    assert set(LABELS) == {"phase", "regime", "bound_by", "status"}
+    assert set(label_register("ceiling")) == {"phase", "regime", "bound_by", "status"}
     assert set(TASK_NAMES) == set(TASKS)
 
 
-@pytest.mark.parametrize("name", metric_register("aggregate"))
+@pytest.mark.parametrize("name", metric_register("aggregate", "ceiling"))
 def test_a_metric_says_what_it_is(name: str) -> None:
-    metric = metric_register("aggregate")[name]
+    metric = metric_register("aggregate", "ceiling")[name]
     assert metric.name == name
     assert metric.unit in UNITS
     fitted = name.startswith("quality_loss") or name == "tier_bandwidth"
@@ -209,7 +210,7 @@ def test_a_metric_says_what_it_is(name: str) -> None:
     assert not metric.meaning.endswith(".")
 
 
-@pytest.mark.parametrize("name", LABELS)
+@pytest.mark.parametrize("name", label_register("ceiling"))
 def test_a_label_says_what_it_is(name: str) -> None:
     label = LABELS[name]
     assert label.name == name
@@ -218,7 +219,7 @@ def test_a_label_says_what_it_is(name: str) -> None:
 
 
 def test_label_codes_are_the_contracts() -> None:
-    meanings = {name: label.meanings for name, label in LABELS.items()}
+    meanings = {name: label.meanings for name, label in label_register("ceiling").items()}
     assert meanings["phase"] == ("weight", "kv", "capacity")
     assert meanings["status"] == ("not_computed", "ok", "memory", "layout", "unsourced_input", "veto")
     assert meanings["status"][STATUS_OK] == "ok"
@@ -228,7 +229,7 @@ def test_label_codes_are_the_contracts() -> None:
 
 def test_codes_are_in_range_and_numbers_are_numbers(random_designs: Designs) -> None:
     found = laws(random_designs.design(), task="aggregate")
-    for name, label in LABELS.items():
+    for name, label in label_register("ceiling").items():
         codes = np.asarray(found.labels[name])
         assert np.issubdtype(codes.dtype, np.integer)
         assert codes.min() >= 0
@@ -236,7 +237,7 @@ def test_codes_are_in_range_and_numbers_are_numbers(random_designs: Designs) -> 
     assert np.asarray(found.labels["status"]).min() > 0, "0 means not computed"
     possible = np.asarray(found.labels["status"]) != LABELS["status"].meanings.index("layout")
     assert possible.mean() > 0.1
-    for name in metric_register("aggregate"):
+    for name in metric_register("aggregate", "ceiling"):
         known = np.broadcast_to(found.sourced[name], POINTS) & possible
         numbers = np.broadcast_to(found.metrics[name], POINTS)[known]
         assert np.all(np.isfinite(numbers) | (np.isposinf(numbers) & (name in ENDLESS))), name
@@ -248,7 +249,11 @@ def test_codes_are_in_range_and_numbers_are_numbers(random_designs: Designs) -> 
 def test_quality_loss_is_of_the_task_asked_for(task: str) -> None:
     space = make_space(BASE | QUANTIZED | EVICTED)
     design = Columns(space, load_catalogue(space)).design({})
-    step, register, others = evaluate_step(design), metric_register(task), metric_register(TASKS[0])
+    step, register, others = (
+        evaluate_step(design),
+        metric_register(task, "ceiling"),
+        metric_register(TASKS[0], "ceiling"),
+    )
     for bound in ("quality_loss", "quality_loss_upper"):
         assert register[bound].law(design, step) == others[f"{bound}_{task}"].law(design, step) > 0
 
@@ -262,11 +267,11 @@ def test_retrieval_is_the_worse_of_its_two_tasks() -> None:
 
 def test_an_unknown_task_or_metric_names_the_nearest() -> None:
     with pytest.raises(InputError, match="retrieval"):
-        metric_register("retreival")
+        metric_register("retreival", "ceiling")
     with pytest.raises(InputError, match="tokens_per_second"):
-        metric_named("token_per_second", "aggregate")
+        metric_named("token_per_second", "aggregate", "ceiling")
     with pytest.raises(InputError, match="only an estimate"):
-        metric_named("crossover_context_time", "aggregate")
+        metric_named("crossover_context_time", "aggregate", "ceiling")
 
 
 @pytest.mark.parametrize("axis", AXES)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvwall.objectives.register import LABELS, evaluate, metric_register
+from kvwall.objectives.register import evaluate, label_register, metric_register
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.objective import Constraint, Objective
 from kvwall.sweep.study import DEFAULT_OBJECTIVES, SHIPPED, Study, study_names
@@ -251,8 +251,8 @@ FAULTS = [
     ('name = "small"', 'name = "a."', "cannot name a results folder"),
     ('name = "small"', "name = 3", "name = 3: write text in quotes"),
     ('name = "small"', 'name = "s"\nmde = "ceiling"', '"mde" is no key of [study] (did you mean mode?)'),
-    ('name = "small"', 'name = "s"\nmode = "estimate"', "not built yet"),
-    ('name = "small"', 'name = "s"\nmode = "celing"', 'write mode = "ceiling"'),
+    ('name = "small"', 'name = "s"\nmode = 3', "use estimate"),
+    ('name = "small"', 'name = "s"\nmode = "celing"', "did you mean ceiling"),
     ("[quality]", "[qualty]", '"qualty" is no section of a study (did you mean quality?)'),
     ("[study]", "batch = 3\n[study]", "write it under [space]"),
     ('"meta-llama/Meta-Llama-3-70B"', '"meta-llama/Meta-Llama-3-7B"', "did you mean meta-llama/Meta-Llama-3-70B"),
@@ -281,7 +281,7 @@ FAULTS = [
     ("confidence = 0.8", 'confidence = "high"', "write a number"),
     ('minimize = ["quality_loss_upper"]', 'minimize = ["quality_los_upper"]', "did you mean quality_loss_upper"),
     ('minimize = ["quality_loss_upper"]', 'minimize = ["phase"]', '"phase" is a label'),
-    ('minimize = ["quality_loss_upper"]', 'minimize = ["crossover_context_time"]', "no value yet"),
+    ('minimize = ["quality_loss_upper"]', 'minimize = ["crossover_context_time"]', "is one of estimates"),
     ('minimize = ["quality_loss_upper"]', 'minimise = ["quality_loss_upper"]', "did you mean minimize"),
     ('minimize = ["quality_loss_upper"]', 'minimize = "quality_loss_upper"', "write a list"),
     ('minimize = ["quality_loss_upper"]', 'minimize = ["max_context", "max_context"]', "named twice"),
@@ -496,6 +496,6 @@ def test_entries_of_lists_and_inline_tables_have_lines_of_their_own() -> None:
 
 
 def test_shipped_studies_keep_only_known_results() -> None:
-    known = {*metric_register("aggregate"), *LABELS}
+    known = {*metric_register("aggregate", "ceiling"), *label_register("ceiling")}
     for name in study_names():
         assert set(Study.load(name).keep) <= known

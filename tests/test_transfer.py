@@ -165,7 +165,7 @@ def test_times_stay_those_of_the_datasheet() -> None:
 
 
 def test_it_is_a_calibrated_detail_and_null_without_the_link_s_source() -> None:
-    metric = metric_register("aggregate")["tier_bandwidth"]
+    metric = metric_register("aggregate", "ceiling")["tier_bandwidth"]
     assert (metric.evidence, metric.unit, metric.summarised) == ("calibrated", "byte s-1", False)
     found = kv.evaluate(**(LLAMA | {"hardware": "b200-sxm"}))
     assert found.metrics["tier_bandwidth"] is None

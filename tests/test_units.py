@@ -16,7 +16,7 @@ import pytest
 
 from kvwall import objectives
 from kvwall.objectives import compute, kv, sparse_read, transfer
-from kvwall.objectives.register import LABELS, Metric, metric_register, unit_of
+from kvwall.objectives.register import Metric, label_register, metric_register, unit_of
 from kvwall.objectives.status import always
 from kvwall.objectives.step import Step, evaluate_step
 from kvwall.spaces.design import Design, Sourced, Tier
@@ -123,7 +123,11 @@ def read(design: Design, register: Mapping[str, Metric]) -> Reading:
     def laws(design: Design) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         step = evaluate_step(design)
         metrics = {name: metric.law(design, step) for name, metric in register.items()}
-        return quantities(step), metrics, {name: label.law(design, step) for name, label in LABELS.items()}
+        return (
+            quantities(step),
+            metrics,
+            {name: label.law(design, step) for name, label in label_register("ceiling").items()},
+        )
 
     return Reading(*jax.tree.map(np.asarray, jax.jit(laws)(design)))
 
@@ -191,13 +195,13 @@ def in_the_other_unit(designs: Designs, register: Mapping[str, Metric], changed:
 def in_si(random_designs: Designs) -> Reading:
     """The designs read in SI."""
     with jax.enable_x64(True):
-        return read(random_designs.design(), {**metric_register(TASK), **PLANTED})
+        return read(random_designs.design(), {**metric_register(TASK, "ceiling"), **PLANTED})
 
 
 @pytest.mark.parametrize("changed", UNITS)
 def test_every_number_scales_by_its_unit(random_designs: Designs, in_si: Reading, changed: str) -> None:
     """Metrics by their register's unit, the step's quantities by their annotations, labels not at all."""
-    register = metric_register(TASK)
+    register = metric_register(TASK, "ceiling")
     after = in_the_other_unit(random_designs, register, changed)
     before = {name: in_si.metrics[name] for name in register}
     assert off_scale(before, after.metrics, {name: one.unit for name, one in register.items()}, changed) == []
@@ -208,7 +212,7 @@ def test_every_number_scales_by_its_unit(random_designs: Designs, in_si: Reading
 
 def test_every_unit_is_somewhere(random_designs: Designs) -> None:
     """A unit that no metric is in would be rescaled without a trace."""
-    units = [powers(one.unit) for one in metric_register(TASK).values()]
+    units = [powers(one.unit) for one in metric_register(TASK, "ceiling").values()]
     assert {word for unit in units for word in unit} == set(UNITS)
     chip = random_designs.design().hardware
     assert {field.name for field in fields(chip)} == {*CATALOGUE, *TIERS}
@@ -218,7 +222,7 @@ def test_every_unit_is_somewhere(random_designs: Designs) -> None:
 
 @pytest.mark.parametrize("changed", ["byte", "s"])
 def test_a_planted_error_is_found(random_designs: Designs, in_si: Reading, changed: str) -> None:
-    register = {"tokens_per_second": metric_register(TASK)["tokens_per_second"], **PLANTED}
+    register = {"tokens_per_second": metric_register(TASK, "ceiling")["tokens_per_second"], **PLANTED}
     after = in_the_other_unit(random_designs, register, changed)
     before = {name: in_si.metrics[name] for name in register}
     assert off_scale(before, after.metrics, {name: one.unit for name, one in register.items()}, changed) == [*PLANTED]

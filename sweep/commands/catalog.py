@@ -13,6 +13,7 @@ from rich.table import Table
 
 from kvwall.spaces.assumptions import ROLES
 from kvwall.spaces.models.language import UNVERIFIED
+from kvwall.spaces.modes import ESTIMATE
 from kvwall.sweep.catalog import SECTIONS, Entry, section_named
 from kvwall.sweep.readable import number_text, rounded_text
 from kvwall.sweep.terminal import new_table, terminal
@@ -177,16 +178,22 @@ def _axes(entries: Sequence[Entry]) -> None:
 
 
 def _metrics(entries: Sequence[Entry]) -> None:
-    rows = [
-        [entry["name"], entry.get("unit", ""), entry.get("evidence", ""), _metric_meaning(entry)] for entry in entries
-    ]
+    rows = [[entry["name"], entry.get("unit", ""), _evidence(entry), _metric_meaning(entry)] for entry in entries]
     _print_table({"name": "word", "unit": "word", "evidence": "word", "meaning": "text"}, rows)
 
 
+def _evidence(entry: Entry) -> str:
+    """Of a ceiling, or of an estimate where only that has the metric."""
+    return str(entry.get("evidence", ""))
+
+
 def _metric_meaning(entry: Entry) -> str:
-    if "reason" in entry:
-        return f"null: {entry['reason']}"
-    return f"{entry['meaning']}: {', '.join(entry['values'])}" if "values" in entry else str(entry["meaning"])
+    found = f"{entry['meaning']}: {', '.join(entry['values'])}" if "values" in entry else str(entry["meaning"])
+    if entry["modes"] == [ESTIMATE]:
+        return f"{found} (of estimates)"
+    return (
+        f"{found} (calibrated in estimates)" if entry.get("evidence_in_estimates") != entry.get("evidence") else found
+    )
 
 
 def _engines(entries: Sequence[Entry]) -> None:

@@ -10,8 +10,9 @@ from typing import Annotated, Final
 import typer
 
 from kvwall.spaces.errors import Faults
+from kvwall.spaces.modes import DEFAULT_MODE, ESTIMATE, MODE_HELP
 from kvwall.sweep.commands.axis_options import listed_values, refuse_leftovers, with_axes
-from kvwall.sweep.crossover import ANSWER, NO_CONTEXT, CrossoverRow, crossover
+from kvwall.sweep.crossover import ANSWER, BYTES, NO_CONTEXT, TIME, CrossoverRow, crossover
 from kvwall.sweep.readable import number_text
 from kvwall.sweep.single import attempt
 from kvwall.sweep.terminal import new_table, terminal
@@ -26,10 +27,10 @@ def command(
     context_of_command: typer.Context,
     *,
     typed: Mapping[str, Sequence[str]],
-    mode: Annotated[str, typer.Option(help="ceiling: in bytes", metavar="MODE")] = "ceiling",
+    mode: Annotated[str, typer.Option(help=MODE_HELP, metavar="MODE")] = DEFAULT_MODE,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout")] = False,
 ) -> None:
-    """The context at which a step reads as many KV bytes as weight bytes.
+    """The context at which a step reads as many KV bytes as weight bytes; estimates say it in time as well.
 
     Every axis takes a comma list: --batch 1,32. The answer is a context, so none is given.
     """
@@ -43,7 +44,7 @@ def command(
     if json:
         typer.echo(json_text.dumps({"rows": [row.to_json() for row in rows]}, allow_nan=False, indent=2))
     else:
-        _print(rows)
+        _print(rows, mode)
 
 
 def _without_context(arguments: Sequence[str], faults: Faults) -> list[str]:
@@ -61,7 +62,7 @@ def _without_context(arguments: Sequence[str], faults: Faults) -> list[str]:
     return left
 
 
-def _print(rows: Sequence[CrossoverRow]) -> None:
+def _print(rows: Sequence[CrossoverRow], mode: str) -> None:
     console = terminal()
     varying = [name for name in rows[0].axes if len({row.axes[name] for row in rows}) > 1]
     fixed = [f"{name} {number_text(value)}" for name, value in rows[0].axes.items() if name not in varying]
@@ -80,17 +81,21 @@ def _print(rows: Sequence[CrossoverRow]) -> None:
             no_wrap=not named,
             min_width=12 if named else None,
         )
-    table.add_column("crossover\n(tokens)", justify="right", no_wrap=True)
+    answers = {BYTES: "crossover\n(tokens)", **({TIME: "in time\n(tokens)"} if mode == ESTIMATE else {})}
+    for title in answers.values():
+        table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", style="yellow", no_wrap=True)
     notes: dict[str, None] = {}
     for row in rows:
-        tokens = row.crossover_context_bytes
-        own = [*([row.reason or ""] if tokens is None else []), *row.flags]
+        tokens = [getattr(row, name) for name in answers]
+        own = [*([row.reason or ""] if None in tokens else []), *row.flags]
         notes |= dict.fromkeys(own)
         marks = " ".join(f"({number})" for number in sorted(list(notes).index(note) + 1 for note in own))
         cells = [number_text(row.axes[names[0]]) for names in columns.values()]
-        table.add_row(*cells, "none" if tokens is None else f"{tokens:,.0f}", marks)
+        table.add_row(*cells, *("none" if each is None else f"{each:,.0f}" for each in tokens), marks)
     console.print(table)
     for number, note in enumerate(notes, start=1):
         console.print(f"({number}) {note}", style="yellow", markup=False)
     console.print("Context at which a decode step reads as many KV bytes as weight bytes.", style="dim")
+    if mode == ESTIMATE:
+        console.print("In time: at which attention takes as long as all else of the step.", style="dim")

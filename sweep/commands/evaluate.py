@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from kvwall.spaces.errors import Faults
+from kvwall.spaces.modes import DEFAULT_MODE, MODE_HELP
 from kvwall.sweep.commands.axis_options import (
     assumptions,
     confidence_of,
@@ -35,7 +36,7 @@ def command(
     ] = None,
     task: Annotated[str, typer.Option(help="Task of quality_loss", metavar="TASK")] = "aggregate",
     confidence: Annotated[str, typer.Option(help="Confidence of quality_loss_upper", metavar="X")] = "0.9",
-    mode: Annotated[str, typer.Option(help="ceiling: what no implementation can beat", metavar="MODE")] = "ceiling",
+    mode: Annotated[str, typer.Option(help=MODE_HELP, metavar="MODE")] = DEFAULT_MODE,
     explain: Annotated[bool, typer.Option("--explain", help="Each equation, its numbers, their sources")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout")] = False,
 ) -> None:

@@ -153,4 +153,4 @@ def _metric(study: Study, name: str, value: Any) -> str:
     from kvwall.objectives.register import metric_named
     from kvwall.sweep.readable import metric_text
 
-    return "none" if value is None else metric_text(float(value), metric_named(name, study.task).unit, name)
+    return "none" if value is None else metric_text(float(value), metric_named(name, study.task, study.mode).unit, name)

@@ -11,6 +11,7 @@ import typer
 
 from kvwall.spaces.axes import AXES
 from kvwall.spaces.errors import Faults, InputError, nearest
+from kvwall.spaces.modes import DEFAULT_MODE, MODE_HELP
 from kvwall.sweep.commands.axis_options import (
     assumptions,
     confidence_of,
@@ -43,7 +44,7 @@ def command(
         list[str] | None,
         typer.Option("--assume", metavar='FIGURE="QUANTITY"', help="A hardware figure of your own; repeatable"),
     ] = None,
-    mode: Annotated[str, typer.Option(help="ceiling: what no implementation can beat", metavar="MODE")] = "ceiling",
+    mode: Annotated[str, typer.Option(help=MODE_HELP, metavar="MODE")] = DEFAULT_MODE,
     map_page: Annotated[
         Path | None, typer.Option("--map", metavar="FILE.html", help="Write the map as a page that needs no network")
     ] = None,

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kvwall.spaces.axes import AXES, Value
 from kvwall.spaces.errors import Faults, InputError
+from kvwall.spaces.modes import DEFAULT_MODE
 from kvwall.spaces.space import make_space
 from kvwall.sweep.evaluate import NO_ASSUMPTIONS, DesignReport, report_of
 from kvwall.sweep.flags import flags_of
@@ -71,7 +72,7 @@ def remedies(
     quality_budget: float | None = None,
     task: str = "aggregate",
     confidence: float = 0.9,
-    mode: str = "ceiling",
+    mode: str = DEFAULT_MODE,
     assume: Mapping[str, str] = NO_ASSUMPTIONS,
     settings: Sequence[Mapping[str, object]] = (),
     **axes: object,
@@ -82,7 +83,7 @@ def remedies(
         quality_budget: the most that the upper bound of the loss may be; 1 sets no limit.
         task: task of the loss.
         confidence: confidence of its upper bound.
-        mode: "ceiling".
+        mode: "estimate" or "ceiling"; estimates are compared by their middle.
         assume: hardware figure -> quantity ("host_link_bandwidth": "64 GB/s") in place of the catalogue's.
         settings: changes of your own to rate as well, axis -> value each.
         axes: one value for each axis of the design; model, hardware and context are required.

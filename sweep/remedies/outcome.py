@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvwall.objectives import parallel
-from kvwall.objectives.register import LABELS, STATUS_OK, metric_register
+from kvwall.objectives.estimate import BOUNDS
+from kvwall.objectives.register import LABELS, STATUS_OK, label_register, metric_register, mode_of
 from kvwall.objectives.status import computed
 from kvwall.objectives.step import evaluate_step
 from kvwall.spaces.axes import Value
@@ -28,7 +29,8 @@ METRICS: Final = (
     "tokens_per_second", "time_per_output_token", "weight_bytes_read", "kv_bytes_read", "memory_margin", "max_batch",
     "quality_loss", "quality_loss_upper",
 )  # fmt: skip
-OF_THE_STEP: Final = ("hbm_time", "compute_time", "scale_up_time", "tier_link_time")
+OF_THE_STEP: Final = tuple(f"{name}_time" for name in BOUNDS)
+"""Seconds of each resource; of estimates the parts that a step adds up. `overhead` is 0 in ceiling mode."""
 SPARE: Final = "device_margin"
 """Memory left on the fullest device, whatever tiers hold."""
 DEVICES: Final = "devices"
@@ -39,7 +41,7 @@ LOSS: Final = "quality_loss_upper"
 RANKED_BY: Final = ("tokens_per_second", LOSS, SPARE, DEVICES, "status")
 """The figures that a search compares."""
 _FIGURES: Final = (*METRICS, SPARE, DEVICES, YIELDED, *OF_THE_STEP)
-_OF_ONE_CATALOGUE: Final = frozenset({"model", "hardware", "quality", "usd_per_second"})
+_OF_ONE_CATALOGUE: Final = frozenset({"model", "hardware", "quality", "usd_per_second", "calibrated"})
 """Records of a Design that no remedy changes: they keep their small shape."""
 
 
@@ -97,7 +99,7 @@ class Outcomes:
     def at(self, place: int) -> Outcome:
         """One of them."""
         figures = {name: float(array[place]) for name, array in self.arrays.items() if name not in LABELS}
-        codes = {name: int(self.arrays[name][place]) for name in LABELS}
+        codes = {name: int(self.arrays[name][place]) for name in LABELS if name in self.arrays}
         return Outcome(figures, {name: LABELS[name].meanings[code] for name, code in codes.items()})
 
     def part(self, first: int, end: int) -> Outcomes:
@@ -129,7 +131,7 @@ class Evaluator:
         positions = {
             axis: np.array([values[axis].index(change.get(axis, inputs[axis])) for change in changes]) for axis in axes
         }
-        return self.at(self.space(values), positions, len(changes), (*_FIGURES, *LABELS))
+        return self.at(self.space(values), positions, len(changes), (*_FIGURES, *label_register(self.single.mode)))
 
     def space(self, values: Mapping[str, Sequence[Value]]) -> Space:
         """The design's space with these values of some axes."""
@@ -166,16 +168,17 @@ def _widened(leaf: Any) -> Any:
 
 @partial(jax.jit, static_argnums=1)
 def _run(design: Design, task: str) -> dict[str, jax.Array]:
-    step, register = evaluate_step(design), metric_register(task)
+    step, mode = evaluate_step(design), mode_of(design)
+    register, labels = metric_register(task, mode), label_register(mode)
     of_device = evaluate_step(replace(design, hardware=_endless_tiers(design.hardware))).memory.margin
-    times = step.times.ordered()
+    times = (*step.times.ordered(), 0.0) if step.estimate is None else step.estimate.ordered
     found = {
         **{name: register[name].law(design, step) for name in METRICS},
         SPARE: of_device,
         DEVICES: parallel.replica_devices(design.parallel),
         YIELDED: step.load.yielded,
         **dict(zip(OF_THE_STEP, times, strict=True)),
-        **{name: label.law(design, step) for name, label in LABELS.items()},
+        **{name: label.law(design, step) for name, label in labels.items()},
     }
     return {name: jnp.broadcast_to(value, (CHUNK,)) for name, value in found.items()}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kvwall.objectives.estimate import BOUNDS
 from kvwall.sweep.readable import bytes_text
 from kvwall.sweep.remedies.outcome import OF_THE_STEP, Outcome
 
@@ -13,12 +14,13 @@ GAIN: Final = 1.005
 _MOST: Final = 0.5
 _SMALL: Final = 0.01
 """Of the memory, below which a change is not worth a word."""
-_TIMES: Final = dict(zip(("hbm", "compute", "scale_up", "tier_link"), OF_THE_STEP, strict=True))
+_TIMES: Final = dict(zip(BOUNDS, OF_THE_STEP, strict=True))
 _WORDS: Final = {
     "hbm": "memory traffic",
     "compute": "compute",
     "scale_up": "the links between devices",
     "tier_link": "the tier's link",
+    "overhead": "the engine's own work between kernels",
 }
 
 

@@ -17,6 +17,7 @@ from kvwall.sweep.remedies.outcome import LOSS, SPARE
 from kvwall.sweep.remedies.register import FAMILIES
 from kvwall.sweep.remedies.rows import Row
 from kvwall.sweep.remedies.sentences import count_text, times_text
+from kvwall.sweep.report_table import MODE_SENTENCES
 from kvwall.sweep.terminal import new_table, terminal
 
 _NONE: Final = "-"
@@ -52,7 +53,7 @@ def print_answer(report: RemediesReport) -> None:
 def _print_design(console: Console, report: RemediesReport) -> None:
     base = report.baseline
     stated = [f"{name} {number_text(value)}" for name, value in base.inputs.items() if value != AXES[name].neutral]
-    console.print(Text(f"{', '.join(stated)}; everything else neutral. Ceiling mode.", "dim"))
+    console.print(Text(f"{', '.join(stated)}; everything else neutral. {MODE_SENTENCES[base.mode]}", "dim"))
     limit = _loss(report, report.quality_budget)
     asked = f"Task {base.task}: at most {limit} may be lost, with {100 * base.confidence:g} % confidence."
     console.print(Text(f"{base.why} {asked}"))

@@ -146,7 +146,7 @@ def binary_text(count: int) -> str:
 
 def metric_axis(study: Study, name: str, values: Sequence[float]) -> dict[str, Any]:
     """An axis for a metric: logarithmic where its values span much, ticks in its unit."""
-    label, unit = metric_label(name), metric_named(name, study.task).unit
+    label, unit = metric_label(name), metric_named(name, study.task, study.mode).unit
     positive = [value for value in values if value > 0]
     log = len(positive) == len(values) > 0 and max(positive) > 30 * min(positive)
     if name.startswith("quality_loss") and not name.endswith("perplexity"):

@@ -106,7 +106,7 @@ def metric_value(study: Study, name: str, value: float) -> str:
     if not math.isfinite(value):
         return "no value" if math.isnan(value) else "unlimited"
     named = f"{name}_{study.task}" if name.startswith("quality_loss") and name in _OF_THE_STUDY else name
-    return metric_text(value, metric_named(name, study.task).unit, named)
+    return metric_text(value, metric_named(name, study.task, study.mode).unit, named)
 
 
 _OF_THE_STUDY = ("quality_loss", "quality_loss_upper")

@@ -79,7 +79,7 @@ class Evaluator:
     def _scores(self, positions: Any, numbers: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
         design = self._design(positions, numbers)
         step = evaluate_step(design)
-        register = metric_register(self.study.task)
+        register = metric_register(self.study.task, self.study.mode)
 
         def value(name: str) -> Any:
             return jnp.where(register[name].sourced(design), register[name].law(design, step), jnp.nan)

@@ -36,7 +36,7 @@ def front_image(study: Study, table: FrontTable) -> memoryview:
         ):
             add_variable(file, name, (ROW,), np.asarray(counts, np.int64), {"long_name": meaning, "units": "1"})
         for name, numbers in table.metrics.items():
-            about = metric_attributes(metric_named(name, study.task), study)
+            about = metric_attributes(metric_named(name, study.task, study.mode), study)
             add_variable(file, name, (ROW,), np.asarray(numbers), {**about, **coordinates})
         for name, codes in table.labels.items():
             about = label_attributes(LABELS[name])

@@ -56,7 +56,7 @@ def stored_attributes(study: Study, plan: ShardPlan, name: str) -> Attributes:
     if name in LABELS:
         return {**label_attributes(LABELS[name]), **scalars}
     rounding: Attributes = {"quantization": QUANTIZATION, "quantization_nsb": np.int32(KEEP_BITS)}
-    return {**metric_attributes(metric_named(name, study.task), study), **rounding, **scalars}
+    return {**metric_attributes(metric_named(name, study.task, study.mode), study), **rounding, **scalars}
 
 
 def add_quantization(file: netCDF4.Dataset, study: Study) -> None:

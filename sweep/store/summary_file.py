@@ -69,7 +69,7 @@ def _add_counts(file: netCDF4.Dataset, summary: Summary, scalars: str) -> None:
 def _add_extreme(
     file: netCDF4.Dataset, study: Study, kind: str, dim: str, name: str, numbers: NDArray[np.floating]
 ) -> None:
-    metric = metric_named(name, study.task)
+    metric = metric_named(name, study.task, study.mode)
     about: Attributes = {
         "long_name": f"{kind} over feasible points: {metric.meaning}",
         **cf_units(metric.unit),
@@ -80,7 +80,7 @@ def _add_extreme(
 
 def _add_histograms(file: netCDF4.Dataset, study: Study, summary: Summary) -> None:
     for name, histogram in summary.histogram.items():
-        metric = metric_named(name, study.task)
+        metric = metric_named(name, study.task, study.mode)
         bins, edges = f"{name}_bin", f"{name}_edge"
         file.createDimension(bins, len(histogram.counts))
         file.createDimension(edges, len(histogram.edges))

@@ -8,8 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kvwall.objectives.register import metric_named
+from kvwall.objectives.register import label_register, metric_named, metric_register
 from kvwall.spaces.errors import InputError
+from kvwall.spaces.modes import ESTIMATE
 from kvwall.spaces.units import parse_quantity
 from kvwall.sweep.objective import Constraint, Objective
 from kvwall.sweep.study_file.lines import KeyPath, LocatedFaults
@@ -59,10 +60,23 @@ def read_constraints(stated: Mapping[str, Any], faults: LocatedFaults) -> tuple[
     return tuple(_constraint(name, bounds, faults) for name, bounds in stated.items())
 
 
+def check_mode_of_names(parts: Mapping[str, Mapping[str, Any]], mode: str, faults: LocatedFaults) -> None:
+    """Record every metric and label that a study names and its mode does not have; unknown ones are told elsewhere."""
+    asked: list[tuple[KeyPath, object]] = [(("constraints", name), name) for name in parts["constraints"]]
+    for section, keys in (("objectives", ("maximize", "minimize")), ("sweep", ("keep",))):
+        for key in keys:
+            asked += [((section, key, place), name) for place, name in enumerate(_listed(parts[section].get(key)))]
+    of_estimates = {*metric_register(ANY_TASK, ESTIMATE), *label_register(ESTIMATE)}
+    here = {*metric_register(ANY_TASK, mode), *label_register(mode)}
+    for path, name in asked:
+        if isinstance(name, str) and name in of_estimates - here:
+            faults.add(path, f'"{name}" is one of estimates, and this study is a {mode}: write mode = "{ESTIMATE}"')
+
+
 def _constraint(name: str, stated: object, faults: LocatedFaults) -> Constraint:
     path, unit = ("constraints", name), None
     try:
-        unit = metric_named(known_metric(name), ANY_TASK).unit
+        unit = metric_named(known_metric(name), ANY_TASK, ESTIMATE).unit
     except InputError as error:
         faults.absorb(path, error)
     if not isinstance(stated, dict):

@@ -8,9 +8,10 @@ from typing import Any
 
 from kvwall.spaces.axes import AXES, Value
 from kvwall.spaces.errors import nearest
+from kvwall.spaces.modes import MODES
 from kvwall.spaces.space import Space
 from kvwall.sweep.objective import Constraint, Objective
-from kvwall.sweep.study_file.asked import read_constraints, read_objectives
+from kvwall.sweep.study_file.asked import check_mode_of_names, read_constraints, read_objectives
 from kvwall.sweep.study_file.decode import parse
 from kvwall.sweep.study_file.lines import LocatedFaults, find_lines
 from kvwall.sweep.study_file.sections import (
@@ -62,6 +63,8 @@ def read_study_file(text: str, origin: str) -> StudyFile:
     objectives = read_objectives(parts["objectives"], "objectives" in table, faults)
     constraints = read_constraints(parts["constraints"], faults)
     not_repeated(parts["sweep"].get("keep"), ("sweep", "keep"), faults)
+    if study.mode in MODES:
+        check_mode_of_names(parts, study.mode, faults)
     if faults:
         raise faults.error()
     return StudyFile(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from kvwall.objectives.register import LABELS, TASK_NAMES, metric_named, metric_register
 from kvwall.spaces.errors import InputError, nearest
+from kvwall.spaces.modes import DEFAULT_MODE, ESTIMATE, check_mode
 from kvwall.spaces.quality import load_quality_curves, task_rows
 from kvwall.sweep.study_file.lines import KeyPath, LocatedFaults
 
@@ -20,18 +21,18 @@ _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def known_metric(name: str) -> str:
-    """The name, if it is a metric's. Raises InputError otherwise."""
+    """The name, if it is a metric's in some mode. Raises InputError otherwise."""
     if name in LABELS:
-        example = next(iter(metric_register(ANY_TASK)))
+        example = next(iter(metric_register(ANY_TASK, ESTIMATE)))
         raise InputError(f'"{name}" is a label, not a number: name a metric, such as {example}')
-    return metric_named(name, ANY_TASK).name
+    return metric_named(name, ANY_TASK, ESTIMATE).name
 
 
 def _known_result(name: str) -> str:
     if name in LABELS:
         return name
     try:
-        return metric_named(name, ANY_TASK).name
+        return metric_named(name, ANY_TASK, ESTIMATE).name
     except InputError as error:
         close = nearest(name, LABELS)
         raise InputError(f'"{name}" is neither a metric nor a label{close}') if close else error from None
@@ -44,14 +45,6 @@ def _folder_name(name: str) -> str:
             "underscores, a letter or digit first and no dot last"
         )
     return name
-
-
-def _mode(stated: object) -> object:
-    if stated == "estimate":
-        raise InputError('mode = "estimate" is not built yet: write mode = "ceiling"')
-    if stated != "ceiling":
-        raise InputError(f'mode = {stated!r} is unknown: write mode = "ceiling"')
-    return stated
 
 
 def _task(name: str) -> str:
@@ -74,7 +67,7 @@ class StudySection(Section):
     """[study]."""
 
     name: Annotated[str, AfterValidator(_folder_name)]
-    mode: Annotated[Literal["ceiling"], BeforeValidator(_mode)] = "ceiling"
+    mode: Annotated[str, BeforeValidator(check_mode)] = DEFAULT_MODE
 
 
 class QualitySection(Section):

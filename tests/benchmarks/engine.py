@@ -85,6 +85,8 @@ def operation(equation, values):
         case "iota":
             shape = [n if d == params["dimension"] else 1 for d, n in enumerate(params["shape"])]
             return [np.broadcast_to(np.arange(max(shape), dtype=params["dtype"]).reshape(shape), params["shape"])]
+        case "bitcast_convert_type":
+            return [np.ascontiguousarray(values[0]).view(params["new_dtype"])]
         case "optimization_barrier" | "copy" | "stop_gradient":
             return list(values)
         case "gather":
