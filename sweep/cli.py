@@ -53,7 +53,8 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "optimize": Entry("kvwall.sweep.commands.optimize", "Search a study for its best design."),
     "report": Entry("kvwall.sweep.commands.report", "One self-contained HTML page of a finished sweep."),
     "export": Entry("kvwall.sweep.commands.export", "A finished sweep as a table or array file."),
-    "validate": Entry("kvwall.sweep.commands.validate", "Published figures against the laws."),
+    "validate": Entry("kvwall.sweep.commands.validate", "Measured speeds and start-up figures against the laws."),
+    "calibrate": Entry("kvwall.sweep.commands.calibrate", "Adapt the estimates to runs of your own."),
     "catalog": Entry("kvwall.sweep.commands.catalog", "Hardware, models, studies, axes and metrics."),
 }
 

@@ -246,7 +246,7 @@ def test_a_missing_file_exits_2(tmp_path, capsys):
     assert "cannot be read" in capsys.readouterr().err
 
 
-def test_only_capacity_is_built(capsys):
+def test_start_up_figures_are_not_taken_for_speeds(capsys):
     assert run(["validate", str(ROWS)]) == 2
     assert "give --capacity" in capsys.readouterr().err
 

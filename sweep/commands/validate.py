@@ -1,81 +1,96 @@
-"""`kvwall validate`: published figures against the laws."""
+"""`kvwall validate`: measured speeds against estimates, published start-up figures against the laws of memory."""
 
 from __future__ import annotations
 
 import json as json_text
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
-from kvwall.spaces.errors import InputError
-from kvwall.sweep.terminal import new_table, terminal
-from kvwall.sweep.validate_capacity import CapacityReport, Compared, validate_capacity
+from kvwall.spaces.errors import Faults, InputError
+from kvwall.sweep.commands.run_options import with_run_options
 
-_GIB: Final = 2**30
-_MOST_MISSES: Final = 30
-_MISS: Final[Mapping[str, float]] = {"bytes_per_token": 0.005, "kv_pool_bytes": 0.08, "max_concurrency": 0.01}
-"""Relative errors above which a row is listed for people."""
+REPEATS: Final = ("keep", "collapse")
+_OF_SPEED: Final = ("plot", "calibration", "repeats")
+_CAPACITY_HINT: Final = "if these are start-up figures of engines, give --capacity"
 
 
+@with_run_options
 def command(
-    rows: Annotated[Path, typer.Argument(metavar="ROWS.csv", help="published figures, one row a start-up")],
+    rows: Annotated[list[Path], typer.Argument(metavar="ROWS...", help="measured rows, or results of benchmarks")],
+    *,
+    stated: Mapping[str, str],
     capacity: Annotated[bool, typer.Option("--capacity", help="Memory pools of engines at start-up")] = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE.html", help="Predicted against measured, as a page")
+    ] = None,
+    calibration: Annotated[
+        Path | None, typer.Option("--calibration", metavar="FILE.json", help="A record of `kvwall calibrate`")
+    ] = None,
+    repeats: Annotated[
+        str | None,
+        typer.Option("--repeats", metavar="|".join(REPEATS), help="collapse: one row per configuration, the median"),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout")] = False,
 ) -> None:
-    """Compare published figures with the laws: errors, and which rows could not be used and why."""
-    if not capacity:
-        raise InputError("validation of speed and quality is not built yet: give --capacity for memory pools")
+    """Compare measured numbers with predictions: errors for all and by group, and which rows were refused and why."""
+    faults = Faults()
+    if repeats is not None and repeats not in REPEATS:
+        faults.add(f'--repeats "{repeats}" is unknown: give {" or ".join(REPEATS)}')
+    if capacity:
+        given = dict(zip(_OF_SPEED, (plot, calibration, repeats), strict=True))
+        names = [name for name, value in given.items() if value is not None]
+        _check_capacity(rows, [*names, *stated], faults)
+    faults.raise_if_any()
+    if capacity:
+        _capacity(rows[0], json)
+    else:
+        _speed(rows, stated, calibration, repeats == "collapse", plot, json)
+
+
+def _check_capacity(rows: Sequence[Path], others: Sequence[str], faults: Faults) -> None:
+    if len(rows) > 1:
+        faults.add(f"--capacity takes one file: {len(rows)} are named")
+    for name in others:
+        faults.add(f"--{name.replace('_', '-')} is of measured speeds: leave it out with --capacity")
+
+
+def _speed(
+    rows: Sequence[Path],
+    stated: Mapping[str, str],
+    calibration: Path | None,
+    collapse: bool,
+    plot: Path | None,
+    json: bool,
+) -> None:
+    from kvwall.sweep.speed_table import print_report
+    from kvwall.sweep.validate_page import write_page
+    from kvwall.sweep.validate_speed import validate_speed
+
+    try:
+        report = validate_speed(rows, stated, calibration, collapse=collapse)
+    except InputError as fault:
+        hint = (_CAPACITY_HINT,) * any("format is not known" in each for each in fault.faults)
+        raise type(fault)((*fault.faults, *hint)) from fault
+    if plot is not None:
+        write_page(report, plot)
+    if json:
+        where = {} if plot is None else {"plot": str(plot)}
+        typer.echo(json_text.dumps(report.to_json() | where, allow_nan=False, indent=2))
+        return
+    print_report(report)
+    if plot is not None:
+        typer.echo(f"\nPlot: {plot}")
+
+
+def _capacity(rows: Path, json: bool) -> None:
+    from kvwall.sweep.capacity_table import print_report
+    from kvwall.sweep.validate_capacity import validate_capacity
+
     report = validate_capacity(rows)
     if json:
         typer.echo(json_text.dumps(report.to_json(), allow_nan=False, indent=2))
     else:
-        _print(report)
-
-
-def _print(report: CapacityReport) -> None:
-    console = terminal()
-    table = new_table(console)
-    table.add_column("quantity")
-    for heading in ("rows", "median error", "90 %", "mean", "bias", "largest gap"):
-        table.add_column(heading, justify="right")
-    for group in report.groups:
-        if set(group["by"]) == {"quantity"}:
-            table.add_row(*_cells(group))
-    console.print(table)
-    console.print("Rows of trust C and those meant as context are predicted but not counted.", style="dim")
-    misses = [each for each in report.predictions if each.counted and _missed(each)]
-    if misses:
-        console.print(f"\nFurthest off ({len(misses)}):")
-    for each in sorted(misses, key=lambda miss: -abs(miss.relative))[:_MOST_MISSES]:
-        console.print(f"  {each.id} {each.quantity}: {_gap(each)} ({each.labels['model']})", markup=False)
-    if report.refused:
-        console.print(f"\nNot used ({len(report.refused)}):")
-    for refusal in report.refused:
-        console.print(f"  {refusal['id']}: {refusal['reason']}", style="dim", markup=False)
-
-
-def _cells(group: Mapping[str, Any]) -> list[str]:
-    quantity = group["by"]["quantity"]
-    if quantity == "refusal":
-        return [quantity, str(group["n"]), f"{group['right']} right", "", "", "", ""]
-    errors = [f"{group[key]:.2%}" for key in ("median_ape", "p90_ape", "mape")]
-    return [quantity, str(group["n"]), *errors, f"{group['bias']:+.2%}", _amount(quantity, group["largest_gap"])]
-
-
-def _amount(quantity: str, value: float) -> str:
-    return f"{value / _GIB:,.2f} GiB" if quantity.startswith("kv_pool") else f"{value:,.4g}"
-
-
-def _gap(each: Compared) -> str:
-    if each.quantity == "refusal":
-        return "starts, predicted to be refused" if each.predicted else "refused, predicted to start"
-    measured, predicted = _amount(each.quantity, each.measured), _amount(each.quantity, each.predicted)
-    return f"{measured} measured, {predicted} predicted, {each.relative:+.1%}"
-
-
-def _missed(each: Compared) -> bool:
-    if each.quantity == "refusal":
-        return each.measured != each.predicted
-    return abs(each.relative) > _MISS.get(each.quantity, 0.01)
+        print_report(report)

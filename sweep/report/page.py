@@ -9,6 +9,7 @@ from pathlib import Path
 
 from plotly.offline import get_plotlyjs
 
+from kvwall.sweep.report.accuracy import accuracy_sections
 from kvwall.sweep.report.best import best_designs
 from kvwall.sweep.report.by_context import context_section
 from kvwall.sweep.report.caveats import caveats
@@ -53,6 +54,7 @@ def page(results: Results) -> str:
         speedup_section(choices),
         roofline_section(choices),
         marginal_section(choices),
+        *accuracy_sections(results.study),
         caveats(choices),
         source_section(results),
         provenance_section(results, now),

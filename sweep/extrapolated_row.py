@@ -1,0 +1,44 @@
+"""Whether a measured row is outside of what the calibration was fitted to, and in which respects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvwall.spaces.calibration import TYPICAL, Calibration
+from kvwall.spaces.generations import load_generations
+from kvwall.sweep.measured import UsableRow
+from kvwall.sweep.speed_groups import ENGINE_UNSTATED, evaluated_context
+
+_ALIKE = 0.6
+"""Bits by which two KV formats differ that are one: 8 and, scales included, 8.5."""
+
+
+def extrapolated_because(usable: UsableRow, engine: str, chip: str, batch: float, record: Calibration) -> list[str]:
+    """In what respects a row is outside; `batch` is what runs at once. Empty where it is inside."""
+    return [*_of_engine(engine, chip, record), *_of_cache(usable, engine, record), *_of_size(usable, batch, record)]
+
+
+def _of_engine(engine: str, chip: str, record: Calibration) -> Iterator[str]:
+    measured = {pair.partition("/")[0] for pair in record.reach.pairs}
+    chips = {pair.partition("/")[2] for pair in record.reach.pairs}
+    if engine not in load_generations() or engine not in measured:
+        yield f"engine {engine or ENGINE_UNSTATED}: no row of the fit; the mean of {', '.join(TYPICAL)} stands for it"
+    if chip not in chips:
+        yield f"chip {chip}: no row of the fit"
+    elif engine in measured and f"{engine}/{chip}" not in record.reach.pairs:
+        yield f"engine {engine} on {chip}: no row of the fit, only each of the two apart"
+
+
+def _of_cache(usable: UsableRow, engine: str, record: Calibration) -> Iterator[str]:
+    bits, known = float(usable.axes["key_bits"]), record.reach.cache_bits.get(engine, ())
+    if known and not any(abs(bits - each) < _ALIKE for each in known):
+        listed = ", ".join(f"{each:g}" for each in sorted(known, reverse=True))
+        yield f"KV of {bits:g} bits: {engine} was measured with {listed}"
+
+
+def _of_size(usable: UsableRow, batch: float, record: Calibration) -> Iterator[str]:
+    context = evaluated_context(usable)
+    if context > record.reach.context:
+        yield f"context {context:,.0f} is beyond the longest measured, {record.reach.context:,}"
+    if batch > record.reach.batch:
+        yield f"batch {batch:,.0f} is beyond the largest measured, {record.reach.batch:,}"
