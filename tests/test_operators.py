@@ -112,25 +112,25 @@ def _times(**seconds: float) -> OperatorTimes:
 
 def test_prompts_count_in_full_for_throughput_and_in_part_between_tokens() -> None:
     times = _times(overhead=0.010, prompt_work=0.3, prompt_fixed=0.1, mixing=0.5)
-    served = Served(0.0, 1.0, jnp.asarray(0.1), False, jnp.asarray(10.0), jnp.asarray(0.0))
+    served = Served(0.0, 1.0, jnp.asarray(0.1), jnp.asarray(10.0), jnp.asarray(0.0))
     assert float(served.iteration(times)) == pytest.approx(0.010 + 0.1 * 0.4)
     assert float(served.token(times)) == pytest.approx(0.010 + 0.5 * 0.1 * 0.9 * 0.4)
 
 
 def test_a_single_sequence_is_not_held_up_by_its_own_prompt() -> None:
     times = _times(overhead=0.010, prompt_work=0.4, mixing=1.0)
-    served = Served(0.0, 1.0, jnp.asarray(0.01), False, jnp.asarray(1.0), jnp.asarray(0.0))
+    served = Served(0.0, 1.0, jnp.asarray(0.01), jnp.asarray(1.0), jnp.asarray(0.0))
     assert float(served.token(times)) == pytest.approx(0.010)
 
 
 def test_nothing_is_faster_than_the_ceiling() -> None:
-    served = Served(0.0, 1.0, jnp.asarray(0.0), True, jnp.asarray(8.0), jnp.asarray(0.5))
+    served = Served(0.0, 1.0, jnp.asarray(0.0), jnp.asarray(8.0), jnp.asarray(0.5))
     assert float(served.token(_times(overhead=0.010))) == 0.5
     assert float(served.iteration(_times(overhead=0.010))) == 0.5
 
 
 def test_transfers_that_are_not_hidden_come_on_top() -> None:
-    hidden = Served(jnp.asarray(0.004), 1.0, jnp.asarray(0.0), True, jnp.asarray(8.0), jnp.asarray(0.0))
+    hidden = Served(jnp.asarray(0.004), 1.0, jnp.asarray(0.0), jnp.asarray(8.0), jnp.asarray(0.0))
     times = _times(overhead=0.010)
     assert float(hidden.token(times)) == pytest.approx(0.010)
     assert float(replace(hidden, link_overlap=0.25).token(times)) == pytest.approx(0.013)

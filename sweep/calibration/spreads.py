@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kvwall.objectives.bands import DEVIATIONS_OF_BAND
+from kvwall.objectives.estimate import DEVIATIONS_OF_BAND
 from kvwall.sweep.calibration.held_out import HeldOut
 from kvwall.sweep.calibration.steps import MeasuredSteps
 

@@ -162,7 +162,7 @@ def _steps(rows: Sequence[UsableRow], most: Floats) -> MeasuredSteps:
         prompt = prefill.prompt_of(design, cache, design.prefix.hit_rate)
         work = decoding_work(design, load, cache, prompt)
         ceiling = np.broadcast_to(evaluate_step(_static(design)).time, len(rows))
-        served = Served(0.0, 1.0, load.arriving, False, load.active, jnp.asarray(ceiling))
+        served = Served(0.0, 1.0, load.arriving, load.active, jnp.asarray(ceiling))
     cells = [(generation_of(row.framework, row.row.framework_version), str(row.axes["hardware"])) for row in rows]
     distinct = sorted(set(cells))
     chips = {name: load_hardware(name) for name in {chip for _, chip in distinct}}
