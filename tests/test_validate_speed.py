@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvwall.objectives.estimate import DEVIATIONS_OF_BAND
+from kvwall.objectives.bands import DEVIATIONS_OF_BAND
 from kvwall.spaces.aliases import load_aliases
 from kvwall.spaces.calibration import Calibration
 from kvwall.spaces.errors import InputError
