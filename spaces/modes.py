@@ -9,7 +9,7 @@ from kvwall.spaces.errors import InputError, nearest
 CEILING: Final = "ceiling"
 ESTIMATE: Final = "estimate"
 MODES: Final = (ESTIMATE, CEILING)
-DEFAULT_MODE: Final = CEILING
+DEFAULT_MODE: Final = ESTIMATE
 MEANINGS: Final = {
     ESTIMATE: "what to expect, calibrated against measurement, with a band",
     CEILING: "what no implementation can beat",

@@ -68,7 +68,7 @@ def crossover(*, mode: str = DEFAULT_MODE, **axes: object) -> tuple[CrossoverRow
 
     Raises InputError with every fault of the arguments.
 
-    >>> rows = crossover(model="paper/llama-3-70b", hardware="paper/h100", batch=[1, 32])
+    >>> rows = crossover(mode="ceiling", model="paper/llama-3-70b", hardware="paper/h100", batch=[1, 32])
     >>> [round(row.crossover_context_bytes) for row in rows]
     [427246, 13351]
     """

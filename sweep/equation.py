@@ -157,7 +157,9 @@ def largest(terms: Sequence[str]) -> str:
 class Sheet:
     """Equations being written; every symbol must be an input or an earlier result."""
 
-    def __init__(self) -> None:
+    def __init__(self, renamed: frozenset[str] = frozenset(), suffix: str = "") -> None:
+        """`renamed`: symbols that get the suffix wherever they stand, until `renaming_no_more`."""
+        self._renamed, self._suffix = renamed, suffix
         self.equations: list[Equation] = []
         self.notes: list[str] = []
         self._inputs: dict[str, Input] = {}
@@ -171,11 +173,20 @@ class Sheet:
 
     def add(self, section: str, symbol: str, formula: str, result: Any, unit: str) -> None:
         """Add an equation whose result the laws gave. Raises KeyError for a symbol that is not known."""
+        symbol, formula = (_SYMBOL.sub(lambda word: self._name(word[0]), text) for text in (symbol, formula))
         symbols = [word for word in _SYMBOL.findall(formula) if word not in FUNCTIONS]
         self._used |= dict.fromkeys(symbols)
         numbers = {word: self._known[word] for word in symbols}
         self.equations.append(Equation(section, symbol, formula, numbers, float(result), unit))
         self._known[symbol] = float(result)
+
+    def renaming_no_more(self) -> Sheet:
+        """The sheet itself, whose symbols are from now on as they are written."""
+        self._renamed = frozenset()
+        return self
+
+    def _name(self, symbol: str) -> str:
+        return f"{symbol}{self._suffix}" if symbol in self._renamed else symbol
 
     def explanation(self) -> Explanation:
         """What was written, with the inputs that were used."""

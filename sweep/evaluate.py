@@ -94,7 +94,7 @@ def evaluate(
     Raises:
         InputError: with every fault of the arguments.
 
-    >>> report = evaluate(model="paper/llama-3-70b", hardware="paper/b200", context=128_000)
+    >>> report = evaluate(mode="ceiling", model="paper/llama-3-70b", hardware="paper/b200", context=128_000)
     >>> round(report.metrics["weight_bytes_read"] / 1e9), report.labels["phase"]
     (140, 'weight')
     """

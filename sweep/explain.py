@@ -13,6 +13,7 @@ from kvwall.spaces.figures import FIGURES, Figure
 from kvwall.spaces.record_columns import WRITE_OFF_SECONDS
 from kvwall.sweep.equation import Explanation, Sheet, product
 from kvwall.sweep.explain_compute import add_arithmetic, add_attention, add_gemm, flop_of_step
+from kvwall.sweep.explain_estimate import RENAMED, add_estimate
 from kvwall.sweep.explain_kv import add_keep, add_kv, end_of, evaluated_context
 from kvwall.sweep.explain_load import add_devices, add_load, names_of
 from kvwall.sweep.explain_memory import add_memory, effective_utilisation
@@ -24,7 +25,7 @@ from kvwall.sweep.explain_time import add_times, add_traffic, links_used, spread
 from kvwall.sweep.explain_wall import WALL, add_crossover, add_distances
 from kvwall.sweep.explain_weights import add_weights, declare_weights
 from kvwall.sweep.reasons import missing_figures, not_computed_reason, placed
-from kvwall.sweep.single import SingleDesign
+from kvwall.sweep.single import SingleDesign, ceiling_of
 
 _TOKENS: Final = "Tokens"
 _REPLICA: Final = "The replica (all devices)"
@@ -43,11 +44,31 @@ _AXIS_SYMBOLS: Final = {
 
 
 def explain(single: SingleDesign) -> Explanation:
-    """The equations behind a report, in the order of computation, and the source of every input."""
+    """The equations behind a report, in the order of computation, and the source of every input.
+
+    Those of an estimate come after those of its ceiling, which it rests on.
+    """
+    if single.step.estimate is not None:
+        return _with_ceiling(single)
     sheet = Sheet()
+    _fill(sheet, single)
+    return sheet.explanation()
+
+
+def _with_ceiling(single: SingleDesign) -> Explanation:
+    sheet = Sheet(RENAMED, "_ceiling")
+    _fill(sheet, ceiling_of(single))
+    if not _impossible(single):
+        with jax.enable_x64(True):
+            add_estimate(sheet.renaming_no_more(), single)
+    return sheet.explanation()
+
+
+def _fill(sheet: Sheet, single: SingleDesign) -> None:
+    """The equations of a ceiling."""
     if _impossible(single):
         sheet.notes.append(f"no equations: {not_computed_reason(single)}")
-        return sheet.explanation()
+        return
     with jax.enable_x64(True):
         declare_axes(sheet, single)
         _declare_model(sheet, single)
@@ -64,7 +85,6 @@ def explain(single: SingleDesign) -> Explanation:
         _replica(sheet, single)
         _cost(sheet, single)
         add_quality(sheet, single)
-    return sheet.explanation()
 
 
 def _impossible(single: SingleDesign) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import jax
@@ -77,6 +77,15 @@ def changed_design(single: SingleDesign, change: Mapping[str, Value]) -> SingleD
     """The design with other values of some axes, not of model and hardware. Raises InputError with every fault."""
     space = make_space({**single.inputs, **change})
     return _evaluated(space, single.stated | change.keys(), single.catalogue, single.task, single.confidence)
+
+
+def ceiling_of(single: SingleDesign) -> SingleDesign:
+    """The same design in ceiling mode."""
+    design, step = replace(single.design, calibrated=None), single.step.ceiling
+    with jax.enable_x64(True):
+        evaluation = evaluation_of(design, step, single.task)
+    catalogue = replace(single.catalogue, calibration=None)
+    return replace(single, catalogue=catalogue, design=design, step=step, evaluation=evaluation)
 
 
 def _evaluated(

@@ -19,6 +19,7 @@ from kvwall.sweep.study import Study
 TWO_CHIPS = """
 [study]
 name = "two-chips"
+mode = "ceiling"
 [space]
 model = "meta-llama/Meta-Llama-3-70B"
 hardware = ["h100-sxm", "b200-sxm"]
@@ -43,6 +44,7 @@ keep = ["tokens_per_second_per_device", "time_per_output_token", "quality_loss_u
 TWO_MODELS = """
 [study]
 name = "two-models"
+mode = "ceiling"
 [space]
 model = ["meta-llama/Meta-Llama-3-70B", "paper/llama-3-70b"]
 hardware = ["mi300x", "paper/b200"]
@@ -58,6 +60,7 @@ keep = ["time_per_output_token"]
 NOTHING = """
 [study]
 name = "nothing"
+mode = "ceiling"
 [space]
 model = "meta-llama/Meta-Llama-3-70B"
 hardware = "mi300x"
@@ -72,6 +75,7 @@ time_per_output_token = { max = 0.000001 }
 ONE_DESIGN = """
 [study]
 name = "one-design"
+mode = "ceiling"
 [space]
 model = "paper/llama-3-70b"
 hardware = "paper/h100"

@@ -170,18 +170,32 @@ def test_a_file_of_one_s_own(tmp_path: Path) -> None:
 
 def test_a_placement_has_a_time_once_its_tier_is_named() -> None:
     design = {"model": LLAMA, "hardware": "h100-sxm", "tensor_parallel": 8, "context": 65536, "placement_nvme": 0.5}
-    unknown = kv.evaluate(**design)
+    unknown = kv.evaluate(mode="ceiling", **design)
     assert unknown.status == "unsourced_input"
     assert "--assume nvme=NAME" in unknown.reasons["tokens_per_second"]
-    named = kv.evaluate(**design, assume={"nvme": "nvme-gen5-micron9550"})
+    named = kv.evaluate(mode="ceiling", **design, assume={"nvme": "nvme-gen5-micron9550"})
     assert named.status == "ok"
-    stated = kv.evaluate(**design, assume={"nvme_link_bandwidth": "14 GB/s", "nvme_energy": "223 pJ/bit"})
+    stated = kv.evaluate(
+        mode="ceiling", **design, assume={"nvme_link_bandwidth": "14 GB/s", "nvme_energy": "223 pJ/bit"}
+    )
     assert named.metrics == stated.metrics
     assert "assumed: nvme_link_bandwidth = 14 GB/s (nvme-gen5-micron9550, no sourced figure)" in named.flags
 
 
 def test_the_command_line_takes_a_tier_in_either_spelling(capsys: pytest.CaptureFixture[str]) -> None:
-    design = ("evaluate", "--model", LLAMA, "--hardware", "b200-sxm", "--context", "4096", "--placement-host", "0.1")
+    design = (
+        "evaluate",
+        "--mode",
+        "ceiling",
+        "--model",
+        LLAMA,
+        "--hardware",
+        "b200-sxm",
+        "--context",
+        "4096",
+        "--placement-host",
+        "0.1",
+    )
     flags = []
     for word in ("host-link", "host_link"):
         assert run([*design, "--assume", f"{word}=pcie5-x16", "--json"]) == 0
@@ -195,6 +209,7 @@ def test_the_command_line_takes_a_tier_in_either_spelling(capsys: pytest.Capture
 STUDY = """
 [study]
 name = "tiered"
+mode = "ceiling"
 [space]
 model = "meta-llama/Meta-Llama-3-8B"
 hardware = ["h100-sxm", "b200-sxm"]

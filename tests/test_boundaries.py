@@ -24,7 +24,7 @@ ASSUMED = {"host_capacity": "30 GB"}
 
 @pytest.mark.parametrize("name", DESIGNS)
 def test_signs_agree_with_labels(name):
-    report = kvwall.evaluate(model=LLAMA, hardware="h200-sxm", assume=ASSUMED, **DESIGNS[name])
+    report = kvwall.evaluate(mode="ceiling", model=LLAMA, hardware="h200-sxm", assume=ASSUMED, **DESIGNS[name])
     found = report.boundaries
     assert tuple(found) == BOUNDARIES
     bound = report.labels["bound_by"]
@@ -38,7 +38,10 @@ def test_signs_agree_with_labels(name):
 
 
 def test_the_designs_lie_on_different_sides():
-    reports = [kvwall.evaluate(model=LLAMA, hardware="h200-sxm", assume=ASSUMED, **axes) for axes in DESIGNS.values()]
+    reports = [
+        kvwall.evaluate(mode="ceiling", model=LLAMA, hardware="h200-sxm", assume=ASSUMED, **axes)
+        for axes in DESIGNS.values()
+    ]
     assert {report.labels["bound_by"] for report in reports} == {"hbm", "compute", "tier_link"}
     for boundary in ("kv", "capacity"):
         assert {report.boundaries[boundary] > 0 for report in reports} == {True, False}
@@ -46,25 +49,39 @@ def test_the_designs_lie_on_different_sides():
 
 def test_what_is_not_used_or_not_known_is_null():
     axes = {"model": LLAMA, "hardware": "h200-sxm", "context": 8192}
-    alone = kvwall.evaluate(**axes).boundaries
+    alone = kvwall.evaluate(mode="ceiling", **axes).boundaries
     assert alone["scale_up"] is None
     assert alone["hbm"] == -alone["compute"]
-    unsourced = kvwall.evaluate(**axes, tensor_parallel=16).boundaries
+    unsourced = kvwall.evaluate(mode="ceiling", **axes, tensor_parallel=16).boundaries
     assert {name for name, distance in unsourced.items() if distance is not None} == {"kv", "capacity"}
-    impossible = kvwall.evaluate(**axes, tensor_parallel=7).boundaries
+    impossible = kvwall.evaluate(mode="ceiling", **axes, tensor_parallel=7).boundaries
     assert set(impossible.values()) == {None}
 
 
 def test_capacity_is_that_of_the_fullest_place():
     """A tier of 30 GB that must hold 40 is ln(4/3) past its boundary, however much is left on the device."""
     axes = {"model": LLAMA, "hardware": "h200-sxm", "context": 131_072, "tensor_parallel": 8, "placement_host": 0.5}
-    report = kvwall.evaluate(**axes, batch=16, assume={"host_capacity": "30 GB"})
+    report = kvwall.evaluate(mode="ceiling", **axes, batch=16, assume={"host_capacity": "30 GB"})
     held = 0.5 * report.metrics["kv_bytes_reserved"] / 8
     assert report.boundaries["capacity"] == pytest.approx(math.log(held / 30e9), rel=1e-9)
 
 
 def test_the_terminal_shows_them(capsys):
-    run(["evaluate", "--model", LLAMA, "--hardware", "h200-sxm", "--context", "8192", "--batch", "4"])
+    run(
+        [
+            "evaluate",
+            "--mode",
+            "ceiling",
+            "--model",
+            LLAMA,
+            "--hardware",
+            "h200-sxm",
+            "--context",
+            "8192",
+            "--batch",
+            "4",
+        ]
+    )
     out = capsys.readouterr().out
     rows = out[out.index("boundary") :].splitlines()
     assert [row.split()[0] for row in rows[2:6]] == ["kv", "hbm", "compute", "capacity"]

@@ -13,6 +13,7 @@ from kvwall.spaces.axes import AXES
 from kvwall.spaces.hardware import hardware_names
 from kvwall.spaces.models.load import loadable_model_names, model_names
 from kvwall.sweep.cli import run
+from tests.ceiling_mode import in_ceiling_mode
 
 LLAMA = "meta-llama/Meta-Llama-3-70B"
 BASE = ("evaluate", "--model", LLAMA, "--hardware", "h100-sxm", "--tensor-parallel", "8", "--batch", "4")
@@ -28,7 +29,7 @@ def kvwall(capsys):
     """Run a command line in this process: exit code, standard output, standard error."""
 
     def call(*arguments: str) -> tuple[int, str, str]:
-        code = run(list(arguments))
+        code = run(in_ceiling_mode(arguments))
         printed = capsys.readouterr()
         return code, printed.out, printed.err
 

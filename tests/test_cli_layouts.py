@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kvwall.sweep.cli import run
+from tests.ceiling_mode import in_ceiling_mode
 
 ROOT = Path(__file__).parent.parent
 MAMBA = "mistralai/Mamba-Codestral-7B-v0.1"
@@ -35,7 +36,7 @@ def answer(capsys):
     """Run with --json and parse strictly."""
 
     def call(*arguments: str, code: int = 0) -> dict[str, Any]:
-        ended = run([*arguments, "--json"])
+        ended = run(in_ceiling_mode([*arguments, "--json"]))
         printed = capsys.readouterr()
         assert ended == code, printed.err
         found: dict[str, Any] = json.loads(printed.out, parse_constant=reject_constant)

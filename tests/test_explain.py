@@ -44,7 +44,7 @@ EXPLAINED = [
 @pytest.mark.parametrize("arguments", EXPLAINED)
 def test_printed_arithmetic_gives_the_printed_result(capsys, arguments):
     """The right-hand side with its numbers, computed again, is the result that the laws gave."""
-    run(["evaluate", *arguments, "--explain"])
+    run(["evaluate", "--mode", "ceiling", *arguments, "--explain"])
     out = capsys.readouterr().out
     explained = out[out.index("\nTokens\n") : out.index("\nInputs, ")]
     blocks = re.findall(r"^  (\w+) = (.+)\n +  = (.+)\n +  = (\S+)", explained, flags=re.MULTILINE)
@@ -283,7 +283,7 @@ def test_the_comparison_of_explained_arithmetic_can_fail():
 
 @pytest.mark.parametrize("arguments", EXPLAINED)
 def test_explained_results_are_the_report_s_metrics(capsys, arguments):
-    run(["evaluate", *arguments, "--explain", "--json"])
+    run(["evaluate", "--mode", "ceiling", *arguments, "--explain", "--json"])
     found = json.loads(capsys.readouterr().out)
     results = {equation["symbol"]: equation["result"] for equation in found["explain"]["equations"]}
     for name in (

@@ -77,7 +77,7 @@ def test_designs_reserve_what_the_distribution_says(reservation: str, low: float
     deciles = np.round(np.quantile(lengths(*SHAREGPT), np.linspace(0.1, 0.9, 9))).astype(int)
     stored = reserved = 0.0
     for tokens in deciles:
-        metrics = kv.evaluate(
+        metrics = kv.evaluate(mode="ceiling",
             model="facebook/opt-13b", hardware="a100-sxm-40", context=int(tokens), block_size=BLOCK,
             reservation=reservation, max_model_length=LONGEST,
         ).metrics  # fmt: skip
@@ -91,7 +91,7 @@ def test_what_is_not_wasted_serves_more_sequences() -> None:
     """At the mean length pages hold more than three times the sequences that the longest length leaves room for."""
     mean = round(float(lengths(*SHAREGPT).mean()))
     most = {
-        how: kv.evaluate(
+        how: kv.evaluate(mode="ceiling",
             model="facebook/opt-13b", hardware="a100-sxm-40", context=mean, block_size=BLOCK, reservation=how,
             max_model_length=LONGEST,
         ).metrics["max_batch"]

@@ -101,7 +101,7 @@ def test_ceiling_is_that_of_the_single_design() -> None:
         "model": "meta-llama/Meta-Llama-3.1-70B", "hardware": "h100-sxm", "tensor_parallel": 4, "batch": 16,
         "context": 1000, "output_tokens": 101, "weight_bits": 16,
     }  # fmt: skip
-    metrics = evaluate(**design).metrics
+    metrics = evaluate(mode="ceiling", **design).metrics
     step = metrics["time_per_output_token"]
     assert step is not None
     expected = {

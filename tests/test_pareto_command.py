@@ -80,6 +80,7 @@ def test_stored_metrics_give_a_front_of_the_stored_slice(folder: Path) -> None:
 FINE = """
 [study]
 name = "fine"
+mode = "ceiling"
 [space]
 model = "meta-llama/Meta-Llama-3-8B"
 hardware = "h100-sxm"

@@ -20,7 +20,19 @@ from tests.finished_sweeps import ONE_DESIGN, swept_single
 
 ROOT = Path(__file__).parent.parent
 LLAMA = "meta-llama/Meta-Llama-3-70B"
-DESIGN = ("evaluate", "--model", LLAMA, "--hardware", "h100-sxm", "--tensor-parallel", "8", "--context", "4096")
+DESIGN = (
+    "evaluate",
+    "--mode",
+    "ceiling",
+    "--model",
+    LLAMA,
+    "--hardware",
+    "h100-sxm",
+    "--tensor-parallel",
+    "8",
+    "--context",
+    "4096",
+)
 
 
 def program(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -75,13 +87,13 @@ def test_a_reader_that_leaves_early_is_no_error():
 
 
 def test_python_evaluate_is_the_command_s_answer(capsys):
-    report = kv.evaluate(model=LLAMA, hardware="h100-sxm", tensor_parallel=8, context=4096)
+    report = kv.evaluate(mode="ceiling", model=LLAMA, hardware="h100-sxm", tensor_parallel=8, context=4096)
     run([*DESIGN, "--json"])
     assert report.to_json() == json.loads(capsys.readouterr().out)
 
 
 def test_python_crossover_takes_lists():
-    rows = kv.crossover(model="paper/llama-3-70b", hardware="paper/h100", batch=[1, 32])
+    rows = kv.crossover(mode="ceiling", model="paper/llama-3-70b", hardware="paper/h100", batch=[1, 32])
     assert [round(row.crossover_context_bytes) for row in rows] == [427_246, 13_351]
 
 
@@ -92,7 +104,7 @@ def test_python_crossover_takes_lists():
 )  # fmt: skip
 def test_python_evaluate_refuses_with_input_error(wrong):
     with pytest.raises(InputError):
-        kv.evaluate(**({"model": LLAMA, "hardware": "h100-sxm", "context": 4096} | wrong))
+        kv.evaluate(**({"model": LLAMA, "hardware": "h100-sxm", "context": 4096, "mode": "ceiling"} | wrong))
 
 
 def test_python_pareto_takes_a_folder_and_optimize_a_study(tmp_path):

@@ -11,13 +11,14 @@ import json
 import pytest
 
 from kvwall.sweep.cli import run
+from tests.ceiling_mode import in_ceiling_mode
 
 MODEL = ("--model", "paper/llama-3-70b")
 REAL = ("--model", "meta-llama/Meta-Llama-3-70B")
 
 
 def answer(capsys, *arguments: str) -> dict:
-    code = run([*arguments, "--json"])
+    code = run(in_ceiling_mode([*arguments, "--json"]))
     printed = capsys.readouterr()
     assert code in {0, 3}, printed.err
     return json.loads(printed.out)

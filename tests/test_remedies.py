@@ -41,17 +41,17 @@ def single(**axes):
 
 @pytest.fixture(scope="module")
 def short():
-    return remedies(**PAPER, context=128_000, quality_budget=1)
+    return remedies(mode="ceiling", **PAPER, context=128_000, quality_budget=1)
 
 
 @pytest.fixture(scope="module")
 def too_much():
-    return remedies(**TOO_MUCH, task="retrieval", quality_budget=0.02)
+    return remedies(mode="ceiling", **TOO_MUCH, task="retrieval", quality_budget=0.02)
 
 
 @pytest.fixture(scope="module")
 def small():
-    return remedies(**SMALL, quality_budget=0.02)
+    return remedies(mode="ceiling", **SMALL, quality_budget=0.02)
 
 
 def row(report, family):
@@ -65,7 +65,7 @@ def test_the_papers_speedups(short):
     assert f"{row(short, 'quantization').speedup:.2f}" == "1.25"
     assert row(short, "quantization").setting == {"key_bits": 2, "value_bits": 2}
     both = {"key_bits": 2, "value_bits": 2, "retention": 0.5}
-    long = remedies(**PAPER, context=512_000, quality_budget=1, settings=[both])
+    long = remedies(mode="ceiling", **PAPER, context=512_000, quality_budget=1, settings=[both])
     assert f"{row(long, 'quantization').speedup:.2f}" == "1.91"
     assert f"{long.stated[0].speedup:.2f}" == "2.05"
     assert any("does not fit: speedups are against" in remark for remark in long.remarks)
@@ -73,7 +73,7 @@ def test_the_papers_speedups(short):
 
 def test_a_row_says_what_the_changed_design_does(small):
     found = row(small, "quantization")
-    before, after = kv.evaluate(**SMALL), kv.evaluate(**{**SMALL, **found.setting})
+    before, after = kv.evaluate(mode="ceiling", **SMALL), kv.evaluate(mode="ceiling", **{**SMALL, **found.setting})
     for name in METRICS:
         assert found.after[name] == pytest.approx(after.metrics[name], rel=1e-12), name
     speeds = [one.metrics["tokens_per_second"] for one in (before, after)]
@@ -81,8 +81,8 @@ def test_a_row_says_what_the_changed_design_does(small):
     freed = after.metrics["memory_margin"] - before.metrics["memory_margin"]
     assert found.to_json()["memory_freed"] == pytest.approx(freed, rel=1e-9)
     assert found.to_json()["phase_after"] == after.labels["phase"]
-    largest = kv.evaluate(**{**SMALL, **found.setting, "batch": int(after.metrics["max_batch"])})
-    own = kv.evaluate(**{**SMALL, "batch": int(before.metrics["max_batch"])})
+    largest = kv.evaluate(mode="ceiling", **{**SMALL, **found.setting, "batch": int(after.metrics["max_batch"])})
+    own = kv.evaluate(mode="ceiling", **{**SMALL, "batch": int(before.metrics["max_batch"])})
     ratio = largest.metrics["tokens_per_second"] / own.metrics["tokens_per_second"]
     assert found.speedup_at_max_batch == pytest.approx(ratio, rel=1e-12)
 
@@ -116,19 +116,19 @@ def test_memory_decides_where_the_design_does_not_fit(too_much):
 
 
 def too_much_margin(report, setting):
-    return kv.evaluate(**{**TOO_MUCH, **setting}).metrics["memory_margin"]
+    return kv.evaluate(mode="ceiling", **{**TOO_MUCH, **setting}).metrics["memory_margin"]
 
 
 def test_paging_is_against_contiguous_reservation(small, short):
     found = row(small, "paging")
     assert found.against == {}
     assert found.combines
-    before, after = (kv.evaluate(**{**SMALL, **change}) for change in ({}, found.setting))
+    before, after = (kv.evaluate(mode="ceiling", **{**SMALL, **change}) for change in ({}, found.setting))
     freed = before.metrics["kv_bytes_reserved"] - after.metrics["kv_bytes_reserved"]
     assert found.to_json()["memory_freed"] == pytest.approx(freed, rel=1e-9)
     assert found.speedup == 1
     assert found.after["quality_loss_upper"] == 0
-    already = row(remedies(**{**SMALL, "reservation": "paged"}, quality_budget=0.02), "paging")
+    already = row(remedies(mode="ceiling", **{**SMALL, "reservation": "paged"}, quality_budget=0.02), "paging")
     assert already.against == {"reservation": "contiguous", "max_model_length": 40_960}
     assert not already.combines
     assert already.to_json()["memory_freed"] == pytest.approx(found.to_json()["memory_freed"], rel=1e-9)
@@ -152,7 +152,9 @@ def test_an_unsourced_link_is_named_with_the_remedy(short):
     found = row(short, "tiering")
     assert found.status == "unsourced_input"
     assert '--assume host_link_bandwidth="64 GB/s"' in found.why
-    assumed = remedies(**PAPER, context=128_000, quality_budget=1, assume={"host_link_bandwidth": "64 GB/s"})
+    assumed = remedies(
+        mode="ceiling", **PAPER, context=128_000, quality_budget=1, assume={"host_link_bandwidth": "64 GB/s"}
+    )
     assert row(assumed, "tiering").status == "ok"
 
 
@@ -181,7 +183,7 @@ def test_the_best_combination_is_the_optimum_of_all(budget):
 
 
 def test_more_devices_only_where_the_designs_own_have_no_answer():
-    report = remedies(model=TOO_MUCH["model"], hardware="h100-sxm", context=8192, quality_budget=0)
+    report = remedies(mode="ceiling", model=TOO_MUCH["model"], hardware="h100-sxm", context=8192, quality_budget=0)
     assert report.baseline.status == "memory"
     assert report.best.after["devices"] == 2
     assert "2 devices instead of 1" not in report.best.why
@@ -288,7 +290,9 @@ def arguments(design):
 
 def test_the_command_prints_one_object_and_writes_the_page(capsys, tmp_path):
     path = tmp_path / "map.html"
-    code = run(["remedies", *arguments(SMALL), "--quality-budget", "0.02", "--json", "--map", str(path)])
+    code = run(
+        ["remedies", "--mode", "ceiling", *arguments(SMALL), "--quality-budget", "0.02", "--json", "--map", str(path)]
+    )
     printed = json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(text))
     assert code == 0
     assert [each["family"] for each in printed["remedies"]] == list(FAMILIES)
@@ -299,7 +303,18 @@ def test_the_command_prints_one_object_and_writes_the_page(capsys, tmp_path):
 
 def test_nothing_admissible_leaves_with_3(capsys):
     code = run(
-        ["remedies", "--model", "paper/llama-3-70b", "--hardware", "l4", "--context", "8192", "--quality-budget=0"]
+        [
+            "remedies",
+            "--mode",
+            "ceiling",
+            "--model",
+            "paper/llama-3-70b",
+            "--hardware",
+            "l4",
+            "--context",
+            "8192",
+            "--quality-budget=0",
+        ]
     )
     assert code == 3
     assert "No combination is admissible" in capsys.readouterr().out
@@ -335,7 +350,7 @@ def test_a_command_line_names_all_its_faults(capsys):
         "--assume=speed": "--assume speed: write FIGURE",
         "--retension=1": "--retension is no option (did you mean --retention",
     }
-    assert run(["remedies", *arguments(PAPER), "--context", "8192", *faults]) == 2
+    assert run(["remedies", "--mode", "ceiling", *arguments(PAPER), "--context", "8192", *faults]) == 2
     printed = capsys.readouterr()
     assert not printed.out
     for argument, said in faults.items():
@@ -344,7 +359,9 @@ def test_a_command_line_names_all_its_faults(capsys):
 
 def test_all_faults_come_together():
     with pytest.raises(InputError) as caught:
-        remedies(**PAPER, context=0, task="chess", quality_budget=3, settings=[{"model": "x", "key_bits": 0}])
+        remedies(
+            mode="ceiling", **PAPER, context=0, task="chess", quality_budget=3, settings=[{"model": "x", "key_bits": 0}]
+        )
     assert len(caught.value.faults) == 5
 
 

@@ -157,8 +157,10 @@ def test_speedups_are_those_of_evaluate(elements: Elements) -> None:
         "model": "meta-llama/Meta-Llama-3-70B", "hardware": "b200-sxm", "batch": 32, "tensor_parallel": 8,
     }  # fmt: skip
     for place in (0, len(contexts) // 3):
-        plain = evaluate(**axes, context=int(contexts[place]), assume=ASSUME)
-        treated = evaluate(**axes, context=int(contexts[place]), key_bits=4, value_bits=4, assume=ASSUME)
+        plain = evaluate(mode="ceiling", **axes, context=int(contexts[place]), assume=ASSUME)
+        treated = evaluate(
+            mode="ceiling", **axes, context=int(contexts[place]), key_bits=4, value_bits=4, assume=ASSUME
+        )
         step, faster = (one.metrics["time_per_output_token"] for one in (plain, treated))
         assert step is not None
         assert faster is not None
@@ -190,7 +192,7 @@ def test_phase_maps_are_those_of_evaluate(elements: Elements) -> None:
     words, told = maps[0]["meta"]["words"], {"weight traffic": "weight", "KV traffic": "kv", "compute": "compute"}
     batches, contexts = maps[0]["meta"]["batches"], maps[0]["meta"]["contexts"]
     for row, column in ((0, 0), (0, len(contexts) - 1), (len(batches) - 1, 0), (len(batches) - 1, len(contexts) - 1)):
-        report = evaluate(
+        report = evaluate(mode="ceiling",
             model="meta-llama/Meta-Llama-3-70B", hardware="h100-sxm", tensor_parallel=8, batch=batches[row],
             context=contexts[column],
         )  # fmt: skip
@@ -205,7 +207,7 @@ def test_the_laws_of_the_page_are_the_laws(folder: Path) -> None:
     study = Study.load(folder / "study.toml")
     found = Laws(study).grid(hardware=["h100-sxm", "b200-sxm"], batch=[1, 64], context=[4096, 131072])
     assert found.shape == (2, 2, 2)
-    design = evaluate(model="meta-llama/Meta-Llama-3-70B", hardware="b200-sxm", batch=64, context=4096)
+    design = evaluate(mode="ceiling", model="meta-llama/Meta-Llama-3-70B", hardware="b200-sxm", batch=64, context=4096)
     assert found["time_per_output_token"][1, 1, 0] == pytest.approx(design.metrics["time_per_output_token"], rel=1e-12)
     assert found.words("status")[1, 1, 0] == design.status
     assert set(found.arrays) >= set(evaluate_laws(study.columns().design({d: np.array([0]) for d in study.space.dims}),
@@ -275,6 +277,7 @@ def test_names_from_files_are_escaped(tmp_path: Path) -> None:
 UNSOURCED = """
 [study]
 name = "unsourced"
+mode = "ceiling"
 [space]
 model = "meta-llama/Meta-Llama-3-70B"
 hardware = ["mi350x", "h100-sxm"]

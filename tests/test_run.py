@@ -21,6 +21,7 @@ from kvwall.sweep.study import Study
 STUDY = """
 [study]
 name = "small"
+mode = "ceiling"
 [space]
 model = "meta-llama/Meta-Llama-3-8B"
 hardware = ["h100-sxm", "mi300x"]
@@ -70,7 +71,15 @@ def test_the_view_holds_every_point(finished):
 
 
 def evaluated(*arguments):
-    command = [sys.executable, "-c", "from kvwall.sweep.cli import main; main()", "evaluate", "--json"]
+    command = [
+        sys.executable,
+        "-c",
+        "from kvwall.sweep.cli import main; main()",
+        "evaluate",
+        "--mode",
+        "ceiling",
+        "--json",
+    ]
     model = ["--model", "meta-llama/Meta-Llama-3-8B"]
     return subprocess.run([*command, *model, *arguments], capture_output=True, text=True, check=True).stdout
 
@@ -173,7 +182,7 @@ def test_a_design_that_meets_a_bound_exactly_is_admissible(tmp_path):
     arguments = ("--hardware", "h100-sxm", "--context", "8192", "--batch", "2")
     exact = json.loads(evaluated(*arguments))["metrics"]["time_per_output_token"]
     bound = f"[constraints]\ntime_per_output_token = {{ max = {exact!r} }}\n"
-    study = Study.from_text(f'[study]\nname = "tie"\n[space]\n{space}{bound}')
+    study = Study.from_text(f'[study]\nname = "tie"\nmode = "ceiling"\n[space]\n{space}{bound}')
     assert run_sweep(study, tmp_path / "tie").admissible == 1
 
 
@@ -194,7 +203,8 @@ def test_interrupting_a_sweep_says_how_to_go_on(tmp_path):
 
 @pytest.mark.parametrize("stated", ["context = 4096", "context = [4096, 8192]"])
 def test_studies_of_one_point_and_of_one_axis(tmp_path, stated):
-    text = f'[study]\nname = "few"\n[space]\nmodel = "meta-llama/Meta-Llama-3-8B"\nhardware = "h100-sxm"\n{stated}\n'
+    space = f'[space]\nmodel = "meta-llama/Meta-Llama-3-8B"\nhardware = "h100-sxm"\n{stated}\n'
+    text = f'[study]\nname = "few"\nmode = "ceiling"\n{space}'
     result = run_sweep(Study.from_text(text), tmp_path / "few")
     assert result.points == result.admissible == stated.count(",") + 1
     with open_results(tmp_path / "few") as grid:

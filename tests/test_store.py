@@ -36,6 +36,7 @@ from kvwall.sweep.study import Study
 TEXT = """
 [study]
 name = "small"
+mode = "ceiling"
 
 [space]
 model = "paper/llama-3-70b"
@@ -61,6 +62,7 @@ SLICE = "\n[sweep.slice]\nbatch = [2, 8]\ncontext = [3000]\n"
 ONE_DESIGN = """
 [study]
 name = "one"
+mode = "ceiling"
 [space]
 model = "paper/llama-3-70b"
 hardware = "paper/h100"

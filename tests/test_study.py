@@ -23,6 +23,7 @@ from kvwall.sweep.study_file.lines import find_lines
 SMALL = """\
 [study]
 name = "small"
+mode = "ceiling"
 
 [space]
 model = "meta-llama/Meta-Llama-3-70B"
@@ -117,7 +118,8 @@ def test_defaults_where_a_file_is_silent() -> None:
 
 
 def test_a_single_design_is_a_study() -> None:
-    text = '[study]\nname = "one"\n[space]\nmodel = "paper/llama-3-70b"\nhardware = "paper/b200"\ncontext = 1000\n'
+    space = '[space]\nmodel = "paper/llama-3-70b"\nhardware = "paper/b200"\ncontext = 1000\n'
+    text = f'[study]\nname = "one"\nmode = "ceiling"\n{space}'
     study = Study.from_text(text)
     assert (study.space.dims, study.space.size) == ((), 1)
     found = evaluate(study.columns().design({}), study.task)

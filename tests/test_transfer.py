@@ -43,7 +43,7 @@ def bandwidth(assume: Mapping[str, str] | None = None, **axes: object) -> float:
 
 def flags(**axes: object) -> str:
     """All flags in one text."""
-    return "\n".join(kv.evaluate(**(LLAMA | axes)).flags)
+    return "\n".join(kv.evaluate(mode="ceiling", **(LLAMA | axes)).flags)
 
 
 def test_small_pieces_cost_their_number_and_large_ones_their_bytes() -> None:
@@ -150,7 +150,7 @@ def test_latents_strides_and_states_are_pages_too() -> None:
     """A latent of DeepSeek is 512 + 64 elements; where a model keeps only states, one layer's moves whole."""
     latent = bandwidth(model="deepseek-ai/DeepSeek-V3", block_size=64)
     assert latent == pytest.approx(reached(64 * 576 * 2, 64e9), rel=1e-12)
-    mamba = kv.evaluate(**(LLAMA | {"model": "mistralai/Mamba-Codestral-7B-v0.1", "block_size": 64}))
+    mamba = kv.evaluate(mode="ceiling", **(LLAMA | {"model": "mistralai/Mamba-Codestral-7B-v0.1", "block_size": 64}))
     assert mamba.metrics["tier_bandwidth"] == bandwidth(model="mistralai/Mamba-Codestral-7B-v0.1")
     assert mamba.metrics["tier_bandwidth"] == pytest.approx(
         reached(mamba.metrics["kv_bytes_stored"] / 64, 64e9), rel=1e-12
@@ -158,7 +158,7 @@ def test_latents_strides_and_states_are_pages_too() -> None:
 
 
 def test_times_stay_those_of_the_datasheet() -> None:
-    one, many = (kv.evaluate(**LLAMA, placement_host=0.5, block_size=size).metrics for size in (1, 128))
+    one, many = (kv.evaluate(mode="ceiling", **LLAMA, placement_host=0.5, block_size=size).metrics for size in (1, 128))
     assert one["tier_bandwidth"] < many["tier_bandwidth"]
     for name in ("reload_time", "break_even_context", "time_per_output_token", "tokens_per_second"):
         assert one[name] == many[name]
@@ -167,10 +167,10 @@ def test_times_stay_those_of_the_datasheet() -> None:
 def test_it_is_a_calibrated_detail_and_null_without_the_link_s_source() -> None:
     metric = metric_register("aggregate", "ceiling")["tier_bandwidth"]
     assert (metric.evidence, metric.unit, metric.summarised) == ("calibrated", "byte s-1", False)
-    found = kv.evaluate(**(LLAMA | {"hardware": "b200-sxm"}))
+    found = kv.evaluate(mode="ceiling", **(LLAMA | {"hardware": "b200-sxm"}))
     assert found.metrics["tier_bandwidth"] is None
     assert found.reasons["tier_bandwidth"].startswith("host_link_bandwidth of b200-sxm has no source")
-    found = kv.evaluate(**LLAMA, placement_cxl=0.5, placement_host=0.1)
+    found = kv.evaluate(mode="ceiling", **LLAMA, placement_cxl=0.5, placement_host=0.1)
     assert found.reasons["tier_bandwidth"].startswith("cxl_link_bandwidth of h100-sxm has no source")
 
 
@@ -203,10 +203,10 @@ def test_flags_tell_of_small_pages_and_of_measured_copies() -> None:
 
 
 def test_flags_tell_where_the_curve_is_borrowed_and_know_the_link_s_technology() -> None:
-    found = kv.evaluate(**LLAMA, placement_nvme=0.5, block_size=2, assume={"nvme": "nvme-gen4"}).flags
+    found = kv.evaluate(mode="ceiling", **LLAMA, placement_nvme=0.5, block_size=2, assume={"nvme": "nvme-gen4"}).flags
     assert any("% of the link (calibrated on copies over host links)" in flag for flag in found)
     assert "450 GB/s; where it was measured, large copies reached 342 GB/s to 346 GB/s" in flags(
         hardware="gh200-144", placement_host=0.5
     )
-    other = kv.evaluate(**LLAMA, placement_host=0.5, assume={"host_link": "pcie6-x16"}).flags
+    other = kv.evaluate(mode="ceiling", **LLAMA, placement_host=0.5, assume={"host_link": "pcie6-x16"}).flags
     assert not any("large copies" in flag for flag in other)

@@ -16,13 +16,16 @@ import pytest
 
 from kvwall import objectives
 from kvwall.objectives import compute, kv, sparse_read, transfer
-from kvwall.objectives.register import Metric, label_register, metric_register, unit_of
+from kvwall.objectives.estimate import Estimate, OperatorTimes
+from kvwall.objectives.register import Metric, label_register, metric_register, mode_of, unit_of
 from kvwall.objectives.status import always
 from kvwall.objectives.step import Step, evaluate_step
+from kvwall.spaces.achieved import Achieved, Calibrated
 from kvwall.spaces.design import Design, Sourced, Tier
 from kvwall.spaces.engine_columns import EngineColumns
 from kvwall.spaces.units import Bytes, Flag, Seconds
 from tests.designs import Designs
+from tests.stand_in import stand_in
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -48,6 +51,8 @@ CATALOGUE = {
     "flop_energy": "J FLOP-1",
 }
 """Units of the chip's figures; those of an engine are annotated, and all else but states is a count, ratio or bits."""
+COSTS = ("layer", "expert_layer", "step", "sequence", "prompt_layer")
+"""What is achieved in seconds, beside the cost of collectives; all else is a share or a count."""
 TIERS = ("host", "cxl", "nvme", "remote")
 
 
@@ -87,7 +92,21 @@ def in_other_units(design: Design, changed: str) -> Design:
     model = replace(design.model, groups=states)
     rules = {name: factor(unit, changed) for name, unit in declared(EngineColumns).items()}
     engine = replace(design.engine, **{name: scaled(getattr(design.engine, name), by) for name, by in rules.items()})
-    return replace(design, model=model, hardware=replace(chip, **figures), engine=engine, usd_per_second=price)
+    known = design.calibrated and calibrated_in_other_units(design.calibrated, changed)
+    chip = replace(chip, **figures)
+    return replace(design, model=model, hardware=chip, engine=engine, usd_per_second=price, calibrated=known)
+
+
+def calibrated_in_other_units(known: Calibrated, changed: str) -> Calibrated:
+    """The same shares and costs, and ways to be wrong, in the other unit."""
+
+    def achieved(each: Achieved) -> Achieved:
+        costs = {name: scaled(getattr(each, name), factor("s", changed)) for name in COSTS}
+        collective = jax.tree.map(lambda number: scaled(number, factor("s", changed)), each.collective)
+        return replace(each, **costs, collective=collective)
+
+    directions = tuple(achieved(each) for each in known.directions)
+    return replace(known, achieved=achieved(known.achieved), directions=directions)
 
 
 def change_constants(patch: pytest.MonkeyPatch, changed: str) -> None:
@@ -123,18 +142,19 @@ def read(design: Design, register: Mapping[str, Metric]) -> Reading:
     def laws(design: Design) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         step = evaluate_step(design)
         metrics = {name: metric.law(design, step) for name, metric in register.items()}
-        return (
-            quantities(step),
-            metrics,
-            {name: label.law(design, step) for name, label in label_register("ceiling").items()},
-        )
+        labels = label_register(mode_of(design))
+        return quantities(step), metrics, {name: label.law(design, step) for name, label in labels.items()}
 
     return Reading(*jax.tree.map(np.asarray, jax.jit(laws)(design)))
 
 
 def quantities(record: Any) -> dict[str, Any]:
     """The numbers of a record of records and tuples, by dotted name."""
-    if is_dataclass(record):
+    if isinstance(record, Estimate):  # the parts that its time is made of
+        inside = {"times": record.times}
+    elif record is None:
+        inside = {}
+    elif is_dataclass(record):
         inside = {field.name: getattr(record, field.name) for field in fields(record)}
     elif isinstance(record, tuple):
         inside = {str(place): value for place, value in enumerate(record)}
@@ -146,7 +166,9 @@ def quantities(record: Any) -> dict[str, Any]:
 
 def declared(hint: Any) -> dict[str, str]:
     """The units that a record's annotations declare, by dotted name."""
-    if is_dataclass(hint):
+    if hint == Estimate | None:
+        inside = {"times": OperatorTimes}
+    elif is_dataclass(hint):
         inside = typing.get_type_hints(hint, include_extras=True)
     elif typing.get_origin(hint) is tuple:
         inside = {str(place): inner for place, inner in enumerate(typing.get_args(hint))}
@@ -196,6 +218,33 @@ def in_si(random_designs: Designs) -> Reading:
     """The designs read in SI."""
     with jax.enable_x64(True):
         return read(random_designs.design(), {**metric_register(TASK, "ceiling"), **PLANTED})
+
+
+@pytest.fixture(scope="module")
+def estimated(random_designs: Designs) -> Designs:
+    """The same designs in estimate mode."""
+    return replace(random_designs, catalogue=replace(random_designs.catalogue, calibration=stand_in()))
+
+
+@pytest.fixture(scope="module")
+def estimates_in_si(estimated: Designs) -> Reading:
+    """Estimates of the designs, read in SI."""
+    with jax.enable_x64(True):
+        return read(estimated.design(), metric_register(TASK, "estimate"))
+
+
+@pytest.mark.parametrize("changed", UNITS)
+def test_every_number_of_an_estimate_scales_by_its_unit(
+    estimated: Designs, estimates_in_si: Reading, changed: str
+) -> None:
+    """Bands included."""
+    register = metric_register(TASK, "estimate")
+    after = in_the_other_unit(estimated, register, changed)
+    units = {name: one.unit for name, one in register.items()}
+    assert off_scale(estimates_in_si.metrics, after.metrics, units, changed) == []
+    assert off_scale(estimates_in_si.quantities, after.quantities, declared(Step), changed) == []
+    for name, codes in estimates_in_si.labels.items():
+        assert np.array_equal(after.labels[name], codes), name
 
 
 @pytest.mark.parametrize("changed", UNITS)

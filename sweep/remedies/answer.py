@@ -91,7 +91,8 @@ def remedies(
     Raises:
         InputError: with every fault of the arguments.
 
-    >>> report = remedies(model="paper/llama-3-70b", hardware="paper/b200", context=128_000, quality_budget=1)
+    >>> paper = {"model": "paper/llama-3-70b", "hardware": "paper/b200", "context": 128_000}
+    >>> report = remedies(**paper, quality_budget=1, mode="ceiling")
     >>> round(next(row.speedup for row in report.rows if row.family == "quantization"), 2)
     1.25
     """
