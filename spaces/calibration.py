@@ -74,10 +74,10 @@ class TermEffects:
 class Reach:
     """What the fitted rows cover: outside of it an estimate is extrapolated."""
 
-    context: int
-    """Longest, in tokens."""
-    batch: int
-    """Largest."""
+    context: Mapping[str, int]
+    """Generation -> longest, in tokens."""
+    batch: Mapping[str, int]
+    """Generation -> largest."""
     pairs: tuple[str, ...]
     """Generations of engines and chips, as "vllm/h100-sxm"."""
     cache_bits: Mapping[str, tuple[float, ...]]
@@ -91,9 +91,22 @@ class Reach:
             engine=any(pair.partition("/")[0] in engines for pair in self.pairs),
             chip=any(f"{engine}/{chip}" in self.pairs for engine in engines),
             cache_bits=tuple(np.float64(each) for each in padded),
-            context=np.float64(self.context),
-            batch=np.float64(self.batch),
+            context=np.float64(self.longest(engines)),
+            batch=np.float64(self.largest(engines)),
         )
+
+    def longest(self, engines: Collection[str]) -> int:
+        """Longest context that one of these generations was measured at, in tokens; of all where none was."""
+        return _most_of(self.context, engines)
+
+    def largest(self, engines: Collection[str]) -> int:
+        """Largest batch that one of these generations was measured at; of all where none was."""
+        return _most_of(self.batch, engines)
+
+
+def _most_of(of_generation: Mapping[str, int], engines: Collection[str]) -> int:
+    known = [number for engine, number in of_generation.items() if engine in engines]
+    return max(known or of_generation.values())
 
 
 @with_config(_STRICT)

@@ -32,23 +32,22 @@ def estimate_flags(single: SingleDesign) -> Iterator[str]:
 
 
 def _in_words(single: SingleDesign, record: Calibration, respect: str) -> str:
-    engine, chip, reach = str(single.inputs["engine"]), single.hardware.name, record.reach
+    engine, chip, reached = str(single.inputs["engine"]), single.hardware.name, single.step.estimated.calibrated.reached
     match respect:
         case "engine":
             return f"no measured row is of engine {engine}"
         case "chip":
             return f"no measured row is of engine {engine} on {chip}: it borrows from {_lenders(record, chip)}"
         case "cache_format":
-            reached = single.step.estimated.calibrated.reached
             known = [float(bits) for bits in reached.cache_bits if float(bits) > 0]
             asked = sorted({single.number("key_bits"), single.number("value_bits")})
             return f"KV of {_listed(asked)} bits; measured with {_listed(known) or 'none'}"
         case "context":
             context = number_text(round(float(evaluated_context(single.design))))
-            return f"context {context} is beyond the longest measured, {reach.context:,}"
+            return f"context {context} is beyond the longest measured, {float(reached.context):,.0f}"
         case _:
             batch = number_text(round(float(single.step.load.active)))
-            return f"batch {batch} is beyond the largest measured, {reach.batch:,}"
+            return f"batch {batch} is beyond the largest measured, {float(reached.batch):,.0f}"
 
 
 def _lenders(record: Calibration, chip: str) -> str:

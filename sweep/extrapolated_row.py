@@ -15,7 +15,8 @@ _ALIKE = 0.6
 
 def extrapolated_because(usable: UsableRow, engine: str, chip: str, batch: float, record: Calibration) -> list[str]:
     """In what respects a row is outside; `batch` is what runs at once. Empty where it is inside."""
-    return [*_of_engine(engine, chip, record), *_of_cache(usable, engine, record), *_of_size(usable, batch, record)]
+    found = (_of_engine(engine, chip, record), _of_cache(usable, engine, record))
+    return [*(reason for each in found for reason in each), *_of_size(usable, engine, batch, record)]
 
 
 def _of_engine(engine: str, chip: str, record: Calibration) -> Iterator[str]:
@@ -36,9 +37,9 @@ def _of_cache(usable: UsableRow, engine: str, record: Calibration) -> Iterator[s
         yield f"KV of {bits:g} bits: {engine} was measured with {listed}"
 
 
-def _of_size(usable: UsableRow, batch: float, record: Calibration) -> Iterator[str]:
-    context = evaluated_context(usable)
-    if context > record.reach.context:
-        yield f"context {context:,.0f} is beyond the longest measured, {record.reach.context:,}"
-    if batch > record.reach.batch:
-        yield f"batch {batch:,.0f} is beyond the largest measured, {record.reach.batch:,}"
+def _of_size(usable: UsableRow, engine: str, batch: float, record: Calibration) -> Iterator[str]:
+    context, reach = evaluated_context(usable), record.reach
+    if context > reach.longest((engine,)):
+        yield f"context {context:,.0f} is beyond the longest measured, {reach.longest((engine,)):,}"
+    if batch > reach.largest((engine,)):
+        yield f"batch {batch:,.0f} is beyond the largest measured, {reach.largest((engine,)):,}"

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from kvwall.objectives.bands import DEVIATIONS_OF_BAND
+from kvwall.objectives.estimate import DEVIATIONS_OF_BAND
 from kvwall.spaces.achieved import Achieved
 from kvwall.spaces.aliases import Aliases
 from kvwall.spaces.axes import AXES

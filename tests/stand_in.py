@@ -46,8 +46,8 @@ def stand_in() -> Calibration:
         expert_spread=0.15,
         inflation=1.0,
         reach=Reach(
-            context=LONGEST,
-            batch=LARGEST,
+            context=dict.fromkeys(ENGINES, LONGEST),
+            batch=dict.fromkeys(ENGINES, LARGEST),
             pairs=tuple(f"{engine}/{chip}" for engine in ENGINES for chip in CHIPS),
             cache_bits={engine: (16.0, 8.0) for engine in ENGINES},
         ),

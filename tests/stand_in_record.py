@@ -27,7 +27,12 @@ def stand_in(spread: float = 0.1, context: int = 32_768, batch: int = 512) -> Ca
         model_spread=spread,
         expert_spread=2 * spread,
         inflation=1.0,
-        reach=Reach(context, batch, ("vllm/h100-sxm", "llamacpp/rtx-4090"), {"vllm": (16.0, 8.0), "llamacpp": (16.0,)}),
+        reach=Reach(
+            dict.fromkeys(("vllm", "llamacpp"), context),
+            dict.fromkeys(("vllm", "llamacpp"), batch),
+            ("vllm/h100-sxm", "llamacpp/rtx-4090"),
+            {"vllm": (16.0, 8.0), "llamacpp": (16.0,)},
+        ),
         terms=terms,
     )
     spreads = [TERMS[term].sd / 4 if level == "mean" else _SD for term, level, _ in record.names]

@@ -56,11 +56,15 @@ def reach_of(steps: MeasuredSteps, keep: Mask) -> Reach:
     """What the kept rows cover."""
     kept = [(steps.rows[at], steps.cells[steps.cell[at]]) for at in np.flatnonzero(keep)]
     bits: dict[str, set[float]] = defaultdict(set)
+    contexts: dict[str, list[int]] = defaultdict(list)
+    batches: dict[str, list[int]] = defaultdict(list)
     for usable, (engine, _) in kept:
         bits[engine].add(float(usable.axes["key_bits"]))
+        contexts[engine].append(int(usable.axes["context"]) + int(usable.axes["output_tokens"]))
+        batches[engine].append(int(usable.axes["batch"]))
     return Reach(
-        context=max(int(usable.axes["context"]) + int(usable.axes["output_tokens"]) for usable, _ in kept),
-        batch=max(int(usable.axes["batch"]) for usable, _ in kept),
+        context={engine: max(found) for engine, found in sorted(contexts.items())},
+        batch={engine: max(found) for engine, found in sorted(batches.items())},
         pairs=tuple(sorted({f"{engine}/{chip.name}" for _, (engine, chip) in kept})),
         cache_bits={engine: tuple(sorted(found)) for engine, found in sorted(bits.items())},
     )
@@ -70,8 +74,8 @@ def widest(one: Reach, other: Reach) -> Reach:
     """What either covers."""
     engines = sorted({*one.cache_bits, *other.cache_bits})
     return Reach(
-        context=max(one.context, other.context),
-        batch=max(one.batch, other.batch),
+        context={each: max(one.context.get(each, 0), other.context.get(each, 0)) for each in engines},
+        batch={each: max(one.batch.get(each, 0), other.batch.get(each, 0)) for each in engines},
         pairs=tuple(sorted({*one.pairs, *other.pairs})),
         cache_bits={
             each: tuple(sorted({*one.cache_bits.get(each, ()), *other.cache_bits.get(each, ())})) for each in engines
@@ -83,9 +87,12 @@ def write_record(record: Calibration, path: Path = RECORD) -> None:
     """The record as a JSON file, with the covariance in a Parquet file beside it."""
     table = asdict(replace(record, covariance=()))
     del table["covariance"]
-    path.write_text(json.dumps(rounded(table), indent=1) + "\n", encoding="utf-8")
     column = pa.table({"lower_triangle": lower_triangle(np.array(record.covariance))})
-    pyarrow.parquet.write_table(column, path.with_suffix(".parquet"), compression="zstd", store_schema=False)
+    beside, new = path.with_suffix(".parquet"), path.with_suffix(".new")
+    pyarrow.parquet.write_table(column, new, compression="zstd", store_schema=False)
+    new.replace(beside)
+    new.write_text(json.dumps(rounded(table), indent=1) + "\n", encoding="utf-8")
+    new.replace(path)
 
 
 def rounded(value: Any) -> Any:
