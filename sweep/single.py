@@ -18,7 +18,7 @@ from kvwall.spaces.errors import Faults, InputError
 from kvwall.spaces.hardware import Hardware, load_hardware
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.load import load_model
-from kvwall.spaces.modes import CEILING
+from kvwall.spaces.modes import CEILING, check_mode
 from kvwall.spaces.quality import QualityParameters, load_quality_curves
 from kvwall.spaces.space import Space, make_space
 
@@ -63,13 +63,13 @@ def single_design(
     name, chip = stated.get("model"), stated.get("hardware")
     model = attempt(faults, lambda: load_model(name)) if isinstance(name, str) and name else None
     hardware = attempt(faults, lambda: load_hardware(chip, assume)) if isinstance(chip, str) and chip else None
-    calibration = attempt(faults, lambda: calibration_of(mode))
+    attempt(faults, lambda: check_mode(mode))
     attempt(faults, lambda: _check_task(task))
     quality = attempt(faults, lambda: _parameters(confidence))
     faults.raise_if_any()
     if space is None or model is None or hardware is None or quality is None:
         raise InputError("state one model and one hardware by name or path")
-    catalogue = Catalogue((model,), (hardware,), quality, calibration)
+    catalogue = Catalogue((model,), (hardware,), quality, calibration_of(mode))
     return _evaluated(space, frozenset(axes), catalogue, task, confidence)
 
 

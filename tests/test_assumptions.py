@@ -237,7 +237,7 @@ def test_a_study_s_wrong_tier_is_named_with_its_line() -> None:
     with pytest.raises(InputError) as caught:
         kv.Study.from_text(STUDY.replace("nvme-gen5-micron9550", "rdma-400g"))
     (fault,) = caught.value.faults
-    assert "line 10" in fault
+    assert "line 11" in fault
     assert 'remote or scale_out = "rdma-400g"' in fault
 
 
