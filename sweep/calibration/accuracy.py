@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kvwall.objectives.estimate import DEVIATIONS_OF_BAND
+from kvwall.sweep.accuracy import accuracy, errors_of
 from kvwall.sweep.calibration.forms import CHOSEN, FORMS
 from kvwall.sweep.calibration.held_out import HeldOut
 from kvwall.sweep.calibration.spreads import Spreads
 from kvwall.sweep.calibration.steps import MeasuredSteps
+from kvwall.sweep.speed_groups import GROUPINGS, labels_of
 
 Mask: TypeAlias = NDArray[np.bool_]
 
-BANDS: Final = (1, 2, 8, 32, 128)
-"""Lower ends of the bands of batch."""
-CONTEXTS: Final = (1, 512, 2048, 8192)
-"""Lower ends of the bands of context, in tokens."""
 PURE_BANDWIDTH: Final = ("llamacpp", "gpt-fast")
 """Engines whose rows at batch 1 are little but reading weights."""
 
@@ -51,29 +50,21 @@ def accuracy_report(
         ],
         "left_out": {"pair": _both(steps, chosen, spreads), "chip": _both(steps, by_chip, spreads)},
         "pure_bandwidth": score(steps, chosen, spreads, _pure(steps)),
-        "groups": [
-            {"by": {kind: value}, **score(steps, chosen, spreads, mask)}
-            for kind, of in GROUPS.items()
-            for value, mask in _groups(steps, of)
-        ],
+        "groups": [{"by": by, **score(steps, chosen, spreads, mask)} for by, mask in _groups(steps)],
         "refused": dict(sorted(reasons.items())),
     }
 
 
 def score(steps: MeasuredSteps, left: HeldOut, spreads: Spreads | None, which: Mask) -> dict[str, Any]:
-    """n, mape, median_ape, bias and coverage of these rows, as fractions; coverage without spreads is null."""
+    """n, mape, median_ape, bias and coverage of these rows' times, as fractions; coverage without spreads is null."""
     kept = np.logical_and(which, ~steps.too_fast)
-    if not np.any(kept):
-        return {"n": 0, "mape": None, "median_ape": None, "bias": None, "coverage": None}
-    off = np.expm1(left.log_ratio[kept])
-    inside = spreads.covered(steps.routed, left)[kept] if spreads else None
-    return {
-        "n": int(np.sum(kept)),
-        "mape": float(np.mean(np.abs(off))),
-        "median_ape": float(np.median(np.abs(off))),
-        "bias": float(np.mean(off)),
-        "coverage": None if inside is None else float(np.mean(inside)),
-    }
+    width = spreads.total(steps.routed, left.spread) if spreads else np.zeros(len(steps))
+    found = accuracy(
+        errors_of(left.log_ratio[kept], DEVIATIONS_OF_BAND * width[kept], np.zeros(int(np.sum(kept)), bool))
+    )
+    numbers = found.to_json()
+    del numbers["bias_time"]  # all are times
+    return numbers if spreads else {**numbers, "coverage": None}
 
 
 def _both(steps: MeasuredSteps, left: HeldOut, spreads: Spreads | None) -> dict[str, Any]:
@@ -89,30 +80,12 @@ def _pure(steps: MeasuredSteps) -> Mask:
     return found
 
 
-def _band(number: float, lower: tuple[int, ...]) -> str:
-    at = [each for each in lower if each <= number][-1]
-    above = [each for each in lower if each > number]
-    return f"{at} to {above[0] - 1}" if above else f"{at} and more"
-
-
-def _precision(steps: MeasuredSteps, at: int) -> str:
-    axes = steps.rows[at].axes
-    weights = steps.rows[at].row.weight_precision.partition(" (")[0] or "not stated"
-    return f"weights {weights}, KV {float(axes['key_bits']):g}"
-
-
-GROUPS: Final[Mapping[str, Callable[[MeasuredSteps, int], str]]] = {
-    "hardware": lambda steps, at: steps.cells[steps.cell[at]][1].name,
-    "engine": lambda steps, at: steps.cells[steps.cell[at]][0],
-    "model": lambda steps, at: steps.rows[at].model,
-    "precision": _precision,
-    "context": lambda steps, at: _band(float(int(steps.rows[at].axes["context"])), CONTEXTS),
-    "batch": lambda steps, at: _band(float(int(steps.rows[at].axes["batch"])), BANDS),
-    "source": lambda steps, at: steps.rows[at].row.id.partition("-")[0],
-}
-"""What rows are grouped by."""
-
-
-def _groups(steps: MeasuredSteps, of: Callable[[MeasuredSteps, int], str]) -> list[tuple[str, Mask]]:
-    names = np.array([of(steps, at) for at in range(len(steps))])
-    return [(str(name), names == name) for name in np.unique(names)]
+def _groups(steps: MeasuredSteps) -> Iterator[tuple[dict[str, str], Mask]]:
+    """Groups of one label each, and by source."""
+    labels = [
+        {**labels_of(row, bool(routed)), "source": row.row.id.partition("-")[0]}
+        for row, routed in zip(steps.rows, steps.routed, strict=True)
+    ]
+    for name in (*(grouping[0] for grouping in GROUPINGS), "source"):
+        values = np.array([each[name] for each in labels])
+        yield from (({name: str(value)}, values == value) for value in np.unique(values))
