@@ -113,12 +113,13 @@ def _own(held: HeldOutRecord) -> Iterator[str]:
     if not held.own_rows:
         return
     yield "## What ten rows of your own are worth\n"
-    yield "The chip left out of the fit, then told ten of its rows, drawn at random; median error on its other rows.\n"
+    yield "The chip left out of the fit, then told ten rows of one engine on it, drawn at random; median error on the others"
+    yield "of that engine on that chip.\n"
     rows = [
-        (one.chip, f"{one.rows:,}", f"{100 * one.before:.1f} %", f"{100 * one.after:.1f} %", _change(one))
+        (one.chip, one.engine, f"{one.rows:,}", f"{100 * one.before:.1f} %", f"{100 * one.after:.1f} %", _change(one))
         for one in held.own_rows
     ]
-    yield from _table(("chip", "rows", "before", "after", "change"), rows)
+    yield from _table(("chip", "engine", "rows", "before", "after", "change"), rows, left=2)
 
 
 def _change(one: OwnRows) -> str:

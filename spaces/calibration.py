@@ -26,7 +26,7 @@ from kvwall.spaces.generations import generation_of_engine, load_generations
 from kvwall.spaces.hardware import Hardware
 from kvwall.spaces.kernel_record import load_kernel_record
 from kvwall.spaces.kernel_shares import KernelShares, kernel_shares
-from kvwall.spaces.terms import LEVELS, TERMS, Level, achieved
+from kvwall.spaces.terms import LEVELS, MACHINE, TERMS, Level, achieved
 
 RECORD: Final = Path(__file__).parent / "catalog" / "calibration" / "estimate.json"
 DIRECTIONS: Final = 6
@@ -66,6 +66,8 @@ class TermEffects:
     engine: Mapping[str, Effect]
     architecture: Mapping[str, Effect]
     chip: Mapping[str, Effect]
+    machine: Mapping[str, Effect]
+    """By generation and chip, as "vllm/h100-sxm"; of users' own records only."""
 
 
 @with_config(_STRICT)
@@ -151,7 +153,9 @@ class Calibration:
         """Which members of each level speak for an engine's generation on a chip, with their weights."""
         known = load_generations()
         engines = {engine: 1.0} if engine in known else {each: 1 / len(TYPICAL) for each in TYPICAL}
-        return {"engine": engines, "architecture": {load_architectures().of(chip): 1.0}, "chip": {chip: 1.0}}
+        machines = {f"{each}/{chip}": weight for each, weight in engines.items()}
+        architecture = {load_architectures().of(chip): 1.0}
+        return {"engine": engines, "architecture": architecture, "chip": {chip: 1.0}, "machine": machines}
 
     def spoken(self, engine: str, chip: str) -> NDArray[np.float64]:
         """Matrix (terms, effects): a term's value is its row times `values`."""
@@ -168,6 +172,8 @@ class Calibration:
         found = np.zeros(len(self.terms))
         for row, (name, effects) in enumerate(self.terms.items()):
             for level, spread in TERMS[name].spread.items():
+                if level == MACHINE:
+                    continue  # how much machines differ is part of how much models do
                 there = sum(weight for member, weight in members[level].items() if member in getattr(effects, level))
                 alone = level == "engine" and len(members[level]) > 1
                 found[row] += spread**2 * (1.0 if alone else 1 - there)

@@ -1,6 +1,7 @@
 """Terms of the calibration: the logarithms that are fitted to whole steps, and what each changes of what is achieved.
 
-A term is a sum of effects: the mean of all rows, the engine's generation, the chip's architecture, the chip.
+A term is a sum of effects: the mean of all rows, the engine's generation, the chip's architecture, the chip; and of one
+user's own machine, where a record has been told rows of it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from kvwall.spaces.generations import load_generations
 from kvwall.spaces.kernel_shares import KernelShares
 from kvwall.spaces.units import Real
 
-Level: TypeAlias = Literal["engine", "architecture", "chip"]
-LEVELS: Final[tuple[Level, ...]] = ("engine", "architecture", "chip")
+Level: TypeAlias = Literal["engine", "architecture", "chip", "machine"]
+LEVELS: Final[tuple[Level, ...]] = ("engine", "architecture", "chip", "machine")
+MACHINE: Final[Level] = "machine"
+"""A generation of an engine on a chip, as one user has them: no shipped record has such effects."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ TERMS: Final[Mapping[str, Term]] = {
     "query_group": _term(
         "the same for every eightfold of query heads per KV head", "1", 1.0, 0.02, own_kernels=0.03, engine=0.4
     ),
-    "latent": _term("the same over latents, besides", "1", 1.0, 0.2, engine=0.2, architecture=0.1),
+    "latent": _term("the same over latents, besides", "1", 1.0, 0.06, own_kernels=0.05, engine=0.1, architecture=0.05),
     "link": _term(
         "time of collectives' bytes over the kernels'", "1", 0.8, 0.15, engine=0.15, architecture=0.1, chip=0.1
     ),
@@ -93,12 +96,22 @@ TERMS: Final[Mapping[str, Term]] = {
     ),
     "prompt_layer": _term("cost of a layer in a prompt's prefill", "s", 100e-6, 1.0, engine=0.6, architecture=0.15),
     "mixing": _term("share of others' prefill that falls between tokens", "1", 0.7, 0.2, engine=0.25),
+    "machine": _term("time of everything over what engine and chip give", "1", 1.0, 0.001, machine=0.2),
 }
+
+
+_TIMES: Final = frozenset(
+    ("weights", "experts_16", "experts_8", "experts_4", "compute", "attention", "link", "collective", "layer")
+    + ("expert_layer", "step", "sequence", "activation", "prompt_layer")
+)
+"""Terms that say how long something takes by itself; the others are on top of these, or no times."""
 
 
 def achieved(kernels: KernelShares, value: Mapping[str, Real]) -> Achieved:
     """What is achieved, from what kernels reach alone and the value of every term of TERMS, as a logarithm."""
-    time = {name: jnp.exp(value[name]) for name in TERMS}
+    whole = value["machine"]
+    slowed = {name: value[name] + (whole if name in _TIMES else 0.0) for name in TERMS}
+    time = {name: jnp.exp(slowed[name]) for name in TERMS}
     dense, attention = time["weights"], time["attention"]
     eight, latent = attention * time["attention_8"], time["latent"]
 

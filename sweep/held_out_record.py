@@ -62,9 +62,10 @@ class GroupScore(Score):
 
 @dataclass(frozen=True)
 class OwnRows:
-    """Median errors on a chip that the fit has not seen, before and after it is told ten rows of it."""
+    """Median errors of an engine on a chip that the fit has not seen, before and after it is told ten rows of it."""
 
     chip: str
+    engine: str
     rows: int
     before: float
     after: float

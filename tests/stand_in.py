@@ -29,6 +29,7 @@ def stand_in() -> Calibration:
             else {},
             architecture={"hopper": Effect(0.02, 0.05, 60)} if "architecture" in term.spread else {},
             chip={"h100-sxm": Effect(-0.01, 0.03, 50)} if "chip" in term.spread else {},
+            machine={},
         )
         for name, term in TERMS.items()
     }

@@ -17,7 +17,8 @@ def stand_in(spread: float = 0.1, context: int = 32_768, batch: int = 512) -> Ca
     """What is known before any row is seen, as if vLLM on H100 had been: its effects are 0, for certain or nearly."""
     terms = {}
     for name, term in TERMS.items():
-        levels = [{_KNOWN[level]: Effect(0.0, _SD, 5)} if level in term.spread else {} for level in LEVELS]
+        there = [level for level in _KNOWN if level in term.spread]
+        levels = [{_KNOWN[level]: Effect(0.0, _SD, 5)} if level in there else {} for level in LEVELS]
         terms[name] = TermEffects(term.meaning, term.unit, 0.3, Effect(term.mean, term.sd / 4, 10), *levels)
     record = Calibration(
         version="stand-in",

@@ -88,7 +88,7 @@ def medians(steps: MeasuredSteps) -> MeasuredSteps:
 def record_of(fitter: StepFitter, fit: Fit, spreads: Spreads, fitting: NDArray[np.bool_], fitted: str) -> Calibration:
     """The record of a fit; `fitted` is the date it carries."""
     steps = fitter.steps
-    shares = np.sqrt(np.mean(fitter.of_terms(fit.values)[fitting] ** 2, axis=0))
+    shares = np.sqrt(np.mean(fitter.of_terms(fit)[fitting] ** 2, axis=0))
     sources = Counter(steps.rows[at].row.id.partition("-")[0] for at in np.flatnonzero(fitting))
     return Calibration(
         version=VERSION,

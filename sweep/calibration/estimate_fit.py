@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from kvwall.spaces.architectures import load_architectures
-from kvwall.spaces.terms import LEVELS, TERMS, Term, achieved
+from kvwall.spaces.terms import LEVELS, MACHINE, TERMS, Term, achieved
 from kvwall.sweep.calibration.steps import MeasuredSteps
 
 NOISE: Final = 0.12
@@ -47,6 +47,11 @@ class Effects:
     """Standard deviations; or a matrix whose product with its own transpose is the covariance."""
     spoken: Floats
     """(cells, terms, parameters): a term of a cell is the sum of these."""
+
+    @property
+    def prior(self) -> Fit:
+        """The parameters before any row is seen."""
+        return Fit(self, self.prior_mean, self.spread(np.eye(len(self.names))))
 
     def at(self, point: Floats) -> Floats:
         """The parameters so many standard deviations from the prior's mean."""
@@ -91,7 +96,8 @@ def effects_of(steps: MeasuredSteps, terms: Mapping[str, Term] = TERMS) -> Effec
         mean.append(known.mean)
         sd.append(known.sd)
         for level in LEVELS:
-            found = sorted({each[level] for each in members}) if level in known.spread else []
+            shared = level in known.spread and level != MACHINE
+            found = sorted({each[level] for each in members}) if shared else []
             names += [(term, level, member) for member in found]
             mean += [0.0] * len(found)
             sd += [known.spread_of(level, member) for member in found]
@@ -109,7 +115,8 @@ def spoken_of(names: Sequence[Name], terms: Sequence[str], members: Sequence[Map
 
 def members_of(engine: str, chip: str) -> Mapping[str, str]:
     """The member of each level that an engine's generation and a chip are."""
-    return {"mean": "", "engine": engine, "architecture": load_architectures().of(chip), "chip": chip}
+    architecture = load_architectures().of(chip)
+    return {"mean": "", "engine": engine, "architecture": architecture, "chip": chip, "machine": f"{engine}/{chip}"}
 
 
 def log_seconds(steps: MeasuredSteps, terms: jax.Array) -> jax.Array:
@@ -203,21 +210,21 @@ class StepFitter:
         self._predict = jax.jit(law)
         self._slopes = jax.jit(slopes)
 
-    def log_ratio(self, values: Floats) -> Floats:
+    def log_ratio(self, fit: Fit) -> Floats:
         """ln(predicted / measured) of every row."""
         with jax.enable_x64(True):
-            found: Floats = np.asarray(self._predict(terms_of(self.steps, self.effects, values))) - self._measured
+            found: Floats = np.asarray(self._predict(terms_of(self.steps, fit.effects, fit.values))) - self._measured
         return found
 
-    def of_terms(self, values: Floats) -> Floats:
+    def of_terms(self, fit: Fit) -> Floats:
         """How ln(predicted) of every row changes with every term: the share of its time that follows the term."""
         with jax.enable_x64(True):
-            found: Floats = np.asarray(self._slopes(terms_of(self.steps, self.effects, values)))
+            found: Floats = np.asarray(self._slopes(terms_of(self.steps, fit.effects, fit.values)))
         return found
 
-    def slopes(self, values: Floats) -> Floats:
+    def slopes(self, fit: Fit) -> Floats:
         """How ln(predicted) of every row changes with every effect."""
-        found: Floats = np.matmul(self.of_terms(values)[:, None, :], self.effects.spoken[self.steps.cell])[:, 0, :]
+        found: Floats = np.matmul(self.of_terms(fit)[:, None, :], fit.effects.spoken[self.steps.cell])[:, 0, :]
         return found
 
     def fit(self, keep: NDArray[np.bool_], start: Floats | None = None, rounds: int = 40) -> Fit:
@@ -228,16 +235,23 @@ class StepFitter:
         return self._fitted(effects, keep, weights_of(groups, self.form.repeated), begin, rounds)
 
     def refit(self, fit: Fit, keep: NDArray[np.bool_], rounds: int = 40) -> Fit:
-        """What is known after a fit, brought up to date with more rows, each counted in full."""
-        known = replace(fit.effects, prior_mean=fit.values, prior_root=root_of(fit.covariance))
+        """What is known after a fit, brought up to date with more rows of one's own, each counted in full.
+
+        Their machines get effects of their own.
+        """
+        cells = [self.steps.cells[cell] for cell in np.unique(self.steps.cell[keep])]
+        known = with_machines(fit, [members_of(engine, chip.name)[MACHINE] for engine, chip in cells], self.steps)
         return self._fitted(known, keep, np.ones(int(np.sum(keep))), np.zeros(len(known.names)), rounds)
 
     def _fitted(self, effects: Effects, keep: NDArray[np.bool_], weights: Floats, begin: Floats, rounds: int) -> Fit:
+        def there(point: Floats) -> Fit:
+            return Fit(effects, effects.at(point), np.zeros((0, 0)))
+
         weight = np.zeros(len(self.steps))
         weight[keep] = np.sqrt(weights) / NOISE
         problem = _Problem(
-            lambda point: weight * self.log_ratio(effects.at(point)),
-            lambda point: effects.along(weight[:, None] * self.slopes(effects.at(point))),
+            lambda point: weight * self.log_ratio(there(point)),
+            lambda point: effects.along(weight[:, None] * self.slopes(there(point))),
         )
         found = minimize(
             problem.cost,
@@ -249,6 +263,24 @@ class StepFitter:
         )
         covariance = effects.spread(np.asarray(np.linalg.inv(problem.curvature(found.x)), np.float64))
         return Fit(effects, effects.at(found.x), covariance)
+
+
+def with_machines(fit: Fit, machines: Sequence[str], steps: MeasuredSteps) -> Effects:
+    """A fit as what is known, with effects of these machines that it lacks, of which nothing is known."""
+    new = [
+        (term, MACHINE, machine)
+        for term, known in TERMS.items()
+        for machine in machines
+        if MACHINE in known.spread and (term, MACHINE, machine) not in fit.effects.names
+    ]
+    alone = [TERMS[term].spread_of(MACHINE, machine) ** 2 for term, _, machine in new]
+    size = len(fit.values)
+    covariance = np.diag([0.0] * size + alone)
+    covariance[:size, :size] = fit.covariance
+    names = (*fit.effects.names, *new)
+    members = [members_of(engine, chip.name) for engine, chip in steps.cells]
+    mean = np.concatenate([fit.values, np.zeros(len(new))])
+    return Effects(names, mean, root_of(covariance), spoken_of(names, tuple(TERMS), members))
 
 
 def root_of(covariance: Floats) -> Floats:

@@ -49,9 +49,5 @@ FORMS: Final[Mapping[str, tuple[str, Form]]] = {
         Form(_without_kernels),
     ),
     "operators, rows independent": ("operators, every row counted in full", Form(repeated=0.0)),
-    CHOSEN: (
-        "operators on top of kernels, rows of a group counted as the few they are worth: chosen for its bands, and since"
-        " nothing says that the next rows come in the same large groups",
-        Form(),
-    ),
+    CHOSEN: ("operators on top of kernels, rows of a group counted as the few they are worth", Form()),
 }

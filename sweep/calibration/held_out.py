@@ -52,14 +52,14 @@ def held_out(
     ratio, spread = np.full(len(steps), np.nan), np.full(len(steps), np.nan)
     for outside in _parts([group(steps, place) for place in range(len(steps))], folds):
         found = fitter.fit(np.logical_and(fitting, ~outside), fitted.values, ROUNDS)
-        ratio[outside] = fitter.log_ratio(found.values)[outside]
+        ratio[outside] = fitter.log_ratio(found)[outside]
         spread[outside] = spread_of(fitter, found)[outside]
     return HeldOut(ratio, spread)
 
 
 def spread_of(fitter: StepFitter, fit: Fit) -> Floats:
     """Standard deviation of ln(predicted) of every row from the fit's covariance."""
-    slopes = fitter.slopes(fit.values)
+    slopes = fitter.slopes(fit)
     found: Floats = np.sqrt(np.sum((slopes @ fit.covariance) * slopes, axis=1))
     return found
 

@@ -22,26 +22,30 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class OwnRows:
-    """One chip: median error on the rows that were not drawn, the mean over draws."""
+    """One machine, an engine on a chip: median error on the rows that were not drawn, the mean over draws."""
 
     chip: str
+    engine: str
     rows: int
     before: float
     after: float
 
 
 def own_rows(fitter: StepFitter, whole: Fit, fitting: Mask) -> tuple[OwnRows, ...]:
-    """Every chip with enough rows, left out of the fit and then told ROWS of its own, drawn at random."""
-    chips = np.array([fitter.steps.cells[cell][1].name for cell in fitter.steps.cell])
+    """Every machine with enough rows, its chip left out of the fit and then told ROWS of its own, drawn at random."""
+    cells = np.array([f"{engine}/{chip.name}" for engine, chip in fitter.steps.cells])[fitter.steps.cell]
+    chips = np.array([chip.name for _, chip in fitter.steps.cells])[fitter.steps.cell]
+    machines = [cell for cell in np.unique(cells[fitting]) if np.sum(np.logical_and(fitting, cells == cell)) >= LEAST]
+    without: dict[str, Fit] = {}
     found = []
-    for chip in np.unique(chips[fitting]):
-        own = np.logical_and(fitting, chips == chip)
-        if np.sum(own) < LEAST:
-            continue
-        without = fitter.fit(np.logical_and(fitting, ~own), whole.values, ROUNDS)
-        errors = [_errors(fitter, without, own, seed) for seed in range(DRAWS)]
+    for machine in machines:
+        own = np.logical_and(fitting, cells == machine)
+        engine, _, chip = str(machine).partition("/")
+        if chip not in without:
+            without[chip] = fitter.fit(np.logical_and(fitting, chips != chip), whole.values, ROUNDS)
+        errors = [_errors(fitter, without[chip], own, seed) for seed in range(DRAWS)]
         before, after = (float(np.mean([each[place] for each in errors])) for place in (0, 1))
-        found.append(OwnRows(str(chip), int(np.sum(own)), before, after))
+        found.append(OwnRows(chip, engine, int(np.sum(own)), before, after))
     return tuple(found)
 
 
@@ -51,5 +55,5 @@ def _errors(fitter: StepFitter, without: Fit, own: Mask, seed: int) -> tuple[flo
     drawn[np.random.default_rng(seed).choice(np.flatnonzero(own), ROWS, replace=False)] = True
     rest = np.logical_and(own, ~drawn)
     after = fitter.refit(without, drawn, ROUNDS)
-    before, now = (np.abs(np.expm1(fitter.log_ratio(fit.values)[rest])) for fit in (without, after))
+    before, now = (np.abs(np.expm1(fitter.log_ratio(fit)[rest])) for fit in (without, after))
     return float(np.median(before)), float(np.median(now))
