@@ -113,8 +113,8 @@ def _own(held: HeldOutRecord) -> Iterator[str]:
     if not held.own_rows:
         return
     yield "## What ten rows of your own are worth\n"
-    yield "The chip left out of the fit, then told ten rows of one engine on it, drawn at random; median error on the others"
-    yield "of that engine on that chip.\n"
+    yield "The chip left out of the fit, which is then told ten rows of one engine on it, drawn at random."
+    yield "Median error on the other rows of that engine on that chip.\n"
     rows = [
         (one.chip, one.engine, f"{one.rows:,}", f"{100 * one.before:.1f} %", f"{100 * one.after:.1f} %", _change(one))
         for one in held.own_rows
