@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -136,7 +136,7 @@ def _print(study: Study, result: OptimizeResult, kept: str) -> None:
         for name in study.space.dims:
             typer.echo(f"  {name:<30} {number_text(_stated(result.best[name]))}")
         for name in asked:
-            typer.echo(f"  {name:<30} {_metric(study, name, result.best[name])}")
+            typer.echo(f"  {name:<30} {_metric(study, name, result.best)}")
         regret = "not known" if result.regret is None else f"{100 * result.regret:.3g} % of the exact grid optimum"
         typer.echo(f"regret {regret}")
         source = "exact" if result.front_source == "exact" else "as searched"
@@ -149,8 +149,7 @@ def _stated(value: Any) -> Any:
     return "none" if value is None else value
 
 
-def _metric(study: Study, name: str, value: Any) -> str:
-    from kvwall.objectives.register import metric_named
-    from kvwall.sweep.readable import metric_text
+def _metric(study: Study, name: str, design: Mapping[str, Any]) -> str:
+    from kvwall.sweep.report.wording import estimate_value
 
-    return "none" if value is None else metric_text(float(value), metric_named(name, study.task, study.mode).unit, name)
+    return "none" if design[name] is None else estimate_value(study, name, lambda each: float(design[each]))

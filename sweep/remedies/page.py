@@ -20,7 +20,7 @@ from kvwall.sweep.remedies.register import FAMILIES
 from kvwall.sweep.remedies.rows import Row
 from kvwall.sweep.remedies.sentences import count_text, times_text
 from kvwall.sweep.remedies.table import UNSET
-from kvwall.sweep.report.header import CEILING
+from kvwall.sweep.report.header import BADGES, SPEEDS
 from kvwall.sweep.report.page import document, tiles_html
 from kvwall.sweep.report.parts import Items, LegendEntry, Panel, Plot, Section, Selector, Table, table_html
 from kvwall.sweep.report.style import INK, frame
@@ -60,12 +60,11 @@ def _header(report: RemediesReport, name: str) -> str:
     limit = f"{_loss(report, report.quality_budget)} at most, with {100 * base.confidence:g} % confidence"
     asked += [("task", base.task), ("quality budget", limit)]
     table = table_html(Table(("axis", "value"), tuple(asked), left=2))
-    return f"""<p class="badge">{CEILING}</p>
+    return f"""<p class="badge">{BADGES[report.baseline.mode]}</p>
 <h1>{escape(name)}</h1>
 {tiles_html(_tiles(report))}
 <div class="answer">{answer}</div>
-<p class="note">Every speed here is what perfect overlap at datasheet peaks would give: an implementation is slower,
-none is faster. Losses of quality are calibrated on published results.</p>
+<p class="note">{SPEEDS[report.baseline.mode]} Losses of quality are calibrated on published results.</p>
 <details open><summary>What was asked; every other axis is neutral</summary>{table}</details>"""
 
 

@@ -27,7 +27,7 @@ _EVIDENCE = (
     ("derived", "computed from the model's architecture and the chip's figures: no implementation beats it"),
     (
         "calibrated",
-        "a curve fitted to published measurements: losses of quality, reach of a link by pages, engine memory",
+        "fitted to published measurements: speed of estimates, losses of quality, reach of a link, engine memory",
     ),
     ("reported", "stated by a source and taken as it is: the chip figures below"),
 )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
 from kvwall.spaces.axes import Value
+from kvwall.spaces.modes import CEILING, ESTIMATE
 from kvwall.sweep.report.caveats import STATUS_WORDS
 from kvwall.sweep.report.choices import Choices
 from kvwall.sweep.report.parts import Table
@@ -15,16 +17,26 @@ from kvwall.sweep.report.wording import (
     axis_text,
     constraint_texts,
     design_text,
+    estimate_value,
     listed,
     metric_label,
-    metric_value,
     objective_text,
     share_text,
     short_name,
     varying,
 )
 
-CEILING = "Derived ceilings, not measured speeds"
+BADGES: Final = {
+    CEILING: "Derived ceilings, not measured speeds",
+    ESTIMATE: "Estimates, calibrated against measurement; in brackets their 10 % and 90 % bounds",
+}
+"""What the numbers of a page are, by mode."""
+SPEEDS: Final = {
+    CEILING: "Every speed here is what perfect overlap at datasheet peaks would give: an implementation is slower, "
+    "none is faster.",
+    ESTIMATE: "Every speed here is an estimate of what an engine reaches, fitted to published measurements: four in "
+    "five deployments lie within its bounds. Outside of what was measured it is marked as extrapolated.",
+}
 _MOST_VALUES = 6
 
 
@@ -60,7 +72,6 @@ def answer(choices: Choices) -> tuple[str, ...]:
         return ("No design is admissible.", *_why_nothing(choices), *_unranked(choices))
     row = int(results.order[0])
     first = study.objectives[0]
-    value = float(results.front[first.metric].values[row])
     names = [objective.metric for objective in study.objectives[1:]]
     others = [f"{metric_label(name)} {_value(choices, name, row)}" for name in names]
     beside = f" ({', '.join(others)})" if others else ""
@@ -68,7 +79,7 @@ def answer(choices: Choices) -> tuple[str, ...]:
     design = design_text(study, results.design(row), ())
     best = (
         f"The {most} {metric_label(first.metric)} of all admissible designs is "
-        f"{metric_value(study, first.metric, value)}{beside}: {design}."
+        f"{_value(choices, first.metric, row)}{beside}: {design}."
     )
     return (best, *_why_partial(choices), *_unranked(choices))
 
@@ -86,7 +97,7 @@ def _unranked(choices: Choices) -> Iterator[str]:
 
 
 def _value(choices: Choices, metric: str, row: int) -> str:
-    return metric_value(choices.study, metric, float(choices.results.front[metric].values[row]))
+    return estimate_value(choices.study, metric, lambda name: float(choices.results.front[name].values[row]))
 
 
 def chip_answers(choices: Choices) -> Iterator[str]:
@@ -105,9 +116,10 @@ def chip_answers(choices: Choices) -> Iterator[str]:
                 none = "no design is admissible" if choices.best else "no design of it is on the front"
                 yield f"{name}: {none}{ranked}."
                 continue
-            value = float(choices.laws.points(np.array([index]))[choices.results.first][0])
+            found = choices.laws.points(np.array([index]))
+            shown = estimate_value(choices.study, choices.results.first, lambda name: float(found[name][0]))  # noqa: B023
             design = design_text(choices.study, choices.study.space.point(index), ("model", "hardware"))
-            yield f"{name}: {metric_value(choices.study, choices.results.first, value)}{ranked} with {design}."
+            yield f"{name}: {shown}{ranked} with {design}."
 
 
 def _why_nothing(choices: Choices) -> Iterator[str]:

@@ -102,6 +102,7 @@ class Laws:
             tuple(models[name] for name in space.values("model")),
             tuple(chips[name] for name in space.values("hardware")),
             known.quality,
+            known.calibration,
         )
 
 

@@ -17,7 +17,7 @@ from kvwall.sweep.report.choices import Choices
 from kvwall.sweep.report.data import Results, read_results
 from kvwall.sweep.report.footer import provenance_section, source_section
 from kvwall.sweep.report.front_plot import front_section
-from kvwall.sweep.report.header import CEILING, answer, asked, chip_answers, tiles
+from kvwall.sweep.report.header import BADGES, SPEEDS, answer, asked, chip_answers, tiles
 from kvwall.sweep.report.laws import Laws
 from kvwall.sweep.report.marginals import marginal_section
 from kvwall.sweep.report.parts import Section, section_html, table_html
@@ -64,13 +64,12 @@ def page(results: Results) -> str:
 
 def _document(choices: Choices, sections: Sequence[Section]) -> str:
     name = escape(choices.study.name)
-    header = f"""<p class="badge">{CEILING}</p>
+    header = f"""<p class="badge">{BADGES[choices.study.mode]}</p>
 <h1>{name}: where the memory wall stands</h1>
 {tiles_html(tiles(choices))}
 {_answer_html(choices)}
-<p class="note">Every speed here is what perfect overlap at datasheet peaks would give: an implementation is slower,
-none is faster. Losses of quality are calibrated on published results. What the numbers leave out or go beyond:
-<a href="#caveats">assumptions and flags</a>.</p>
+<p class="note">{SPEEDS[choices.study.mode]} Losses of quality are calibrated on
+published results. What the numbers leave out or go beyond: <a href="#caveats">assumptions and flags</a>.</p>
 <details open><summary>What was asked</summary>{table_html(asked(choices))}</details>"""
     return document(f"{choices.study.name}: where the memory wall stands", header, sections)
 

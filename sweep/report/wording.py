@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kvwall.objectives.register import metric_named
+from kvwall.objectives.register import BANDED, band_of, metric_named
 from kvwall.spaces.axes import AXES, Value
+from kvwall.spaces.modes import ESTIMATE
 from kvwall.sweep.objective import Objective
-from kvwall.sweep.readable import metric_text, number_text
+from kvwall.sweep.readable import band_text, metric_text, number_text
 from kvwall.sweep.study import Study
 
 _METRICS: Mapping[str, str] = {
@@ -107,6 +108,15 @@ def metric_value(study: Study, name: str, value: float) -> str:
         return "no value" if math.isnan(value) else "unlimited"
     named = f"{name}_{study.task}" if name.startswith("quality_loss") and name in _OF_THE_STUDY else name
     return metric_text(value, metric_named(name, study.task, study.mode).unit, named)
+
+
+def estimate_value(study: Study, name: str, at: Callable[[str], float]) -> str:
+    """A metric of a design, with its bounds where it has some; `at` gives a metric's value by its name."""
+    value = at(name)
+    if study.mode != ESTIMATE or name not in BANDED or not math.isfinite(value):
+        return metric_value(study, name, value)
+    low, high = (at(bound) for bound in band_of(name))
+    return band_text(value, (low, high), metric_named(name, study.task, study.mode).unit, name)
 
 
 _OF_THE_STUDY = ("quality_loss", "quality_loss_upper")
