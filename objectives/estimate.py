@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cached_property, reduce
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
@@ -83,7 +83,7 @@ def operator_times(work: Operators, achieved: Achieved, chip: HardwareColumns) -
     slower, fixed = (of_devices(each, work.devices) for each in (inverse(achieved.link), achieved.collective))
     layers = work.stages.micro * (work.stages.layers * achieved.layer + work.expert_layers * achieved.expert_layer)
     prompt = multiply_time(work.prompt, achieved.compute, chip) * achieved.prefill
-    prompt_sent = LARGE_MESSAGES * time.link_time(work.prompt_sent, chip) * slower
+    prompt_sent = time.link_time(work.prompt_sent, chip) * of_large_messages(slower)
     return OperatorTimes(
         moved=awaited(of_layers, read_time(work.ends, achieved.weights, bandwidth), 0.0),
         multiplied=awaited(body, end, 0.0),
@@ -118,7 +118,8 @@ def multiply_time(flop: ByFormat, share: ByBits, chip: HardwareColumns) -> Secon
 def attention_time(work: Operators, achieved: Achieved, chip: HardwareColumns) -> Seconds:
     """Seconds of attention of all layers besides the cost of calls.
 
-    With KV heads its bytes decide; over latents, which all heads share, its FLOP may.
+    With KV heads its bytes decide but where many tokens are scored at once; over latents, which all heads share, its
+    FLOP may.
     """
     narrow = work.narrow_cache
 
@@ -130,9 +131,20 @@ def attention_time(work: Operators, achieved: Achieved, chip: HardwareColumns) -
         return work.kv * of_cache(*per_byte)
 
     arithmetic = achieved.latent_compute
+    per_flop_of_heads = 1 / (achieved.compute.sixteen * chip.bf16_flops.value)  # what is narrow is widened first
     per_flop = of_cache(1 / (arithmetic.sixteen * chip.bf16_flops.value), 1 / (arithmetic.eight * chip.fp8_flops.value))
-    of_heads = read(achieved.attention) * achieved.group_cost ** (jnp.log(work.query_group) / jnp.log(_EIGHTFOLD))
+    by_group = achieved.group_cost ** (jnp.log(work.query_group) / jnp.log(_EIGHTFOLD))
+    of_heads = overlapped(read(achieved.attention) * by_group, work.attention * per_flop_of_heads)
     return jnp.where(work.latent, overlapped(read(achieved.latent), work.attention * per_flop), of_heads)
+
+
+def of_large_messages(slower: Ratio) -> Ratio:
+    """Time of a prompt's collectives over that at the whole link, from the same of small messages; never below 1.
+
+    >>> float(of_large_messages(2.0)), float(of_large_messages(1.2))
+    (1.4, 1.0)
+    """
+    return jnp.maximum(LARGE_MESSAGES * slower, 1.0)
 
 
 def inverse(share: ByDevices) -> ByDevices:
@@ -189,6 +201,8 @@ class Estimate:
     served: Served
     routed: Flag
     """Whether the model has routed experts."""
+    beyond: Ratio
+    """Standard deviation of ln time for how far it lies beyond what was measured."""
     first: Callable[[Achieved], Seconds]
     """Seconds to the first token of one prompt alone, at what is achieved."""
 
@@ -244,9 +258,9 @@ class Estimate:
             moved: Ratio = jax.jvp(log_time, (0.0,), (1.0,))[1]
             return moved
 
-        moves = [move(direction) ** 2 for direction in self.calibrated.directions]
+        of_fit = jnp.sum(jax.vmap(move)(self.calibrated.directions) ** 2, axis=0)
         own = jnp.where(self.routed, self.calibrated.expert_spread, self.calibrated.model_spread)
-        return jnp.sqrt(reduce(jnp.add, moves, own**2))
+        return jnp.sqrt(of_fit + own**2 + self.beyond**2)
 
     @property
     def ordered(self) -> tuple[Seconds, ...]:

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
 import jax.numpy as jnp
 
+from kvwall.objectives.beyond import unmeasured_format
 from kvwall.objectives.load import evaluated_context
 from kvwall.objectives.step import Step
 from kvwall.spaces.design import Design
-from kvwall.spaces.units import Bits, Code, Flag
+from kvwall.spaces.units import Code, Flag
 
 RESPECTS = ("no", "engine", "chip", "cache_format", "context", "batch")
 """Codes of the label; of several respects the first."""
-_ALIKE = 0.6
-"""Bits by which two KV formats differ that are one: 8 and, scales included, 8.5."""
 
 
 def respects(design: Design, step: Step) -> tuple[Flag, ...]:
     """Whether the design is outside, in the order of RESPECTS but the first."""
-    reached, form = step.estimated.calibrated.reached, design.kv_format
-
-    def unmeasured(bits: Bits) -> Flag:
-        alike = [jnp.abs(bits - each) < _ALIKE for each in reached.cache_bits]
-        return jnp.logical_not(reduce(jnp.logical_or, alike))
-
+    reached = step.estimated.calibrated.reached
     return (
         jnp.logical_not(reached.engine),
         jnp.logical_not(reached.chip),
-        jnp.logical_or(unmeasured(form.key_bits), unmeasured(form.value_bits)),
+        unmeasured_format(design, reached),
         evaluated_context(design) > reached.context,
         step.load.active > reached.batch,
     )

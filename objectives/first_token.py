@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from kvwall.objectives import prefill, tiers, time, transfer
-from kvwall.objectives.estimate import LARGE_MESSAGES, inverse, multiply_time, of_devices, read_time
+from kvwall.objectives.estimate import inverse, multiply_time, of_devices, of_large_messages, read_time
 from kvwall.objectives.known import surely
 from kvwall.objectives.kv import Cache
 from kvwall.objectives.operators import PromptWork, prompt_work
@@ -46,6 +46,6 @@ def prompt_times(design: Design, work: PromptWork, achieved: Achieved) -> tuple[
     multiplied = achieved.prefill * multiply_time(work.flop, achieved.compute, chip)
     multiplied = multiplied + multiply_time(work.head, achieved.compute, chip)
     slower, fixed = (of_devices(each, work.devices) for each in (inverse(achieved.link), achieved.collective))
-    sent = LARGE_MESSAGES * time.link_time(work.sent, chip) * slower + work.calls * fixed
+    sent = time.link_time(work.sent, chip) * of_large_messages(slower) + work.calls * fixed
     calls = design.model.layers * achieved.prompt_layer + achieved.step + achieved.sequence
     return overlapped(read, multiplied), sent, calls

@@ -20,6 +20,7 @@ from kvwall.objectives import (
     transfer,
     weights,
 )
+from kvwall.objectives.beyond import spread_beyond
 from kvwall.objectives.compute import ByFormat
 from kvwall.objectives.estimate import Estimate, Served
 from kvwall.objectives.first_token import first_token_time
@@ -139,6 +140,7 @@ def estimate_of(design: Design, load: Load, cache: kv.Cache, prompt: prefill.Pro
         chip=design.hardware,
         served=served,
         routed=design.model.experts.layers > 0,
+        beyond=spread_beyond(design, load, _calibrated(design).reached),
         first=partial(first_token_time, design, cache),
     )
 

@@ -123,8 +123,8 @@ class Calibrated:
     """What an engine achieves on a chip, and how sure that is."""
 
     achieved: Achieved
-    directions: tuple[Achieved, ...]
-    """Independent ways to be wrong by one standard deviation: what each adds to every number."""
+    directions: Achieved
+    """Independent ways to be wrong by one standard deviation, along a leading dimension: what each adds to a number."""
     model_spread: Ratio
     """Standard deviation of ln time among models, dense ones, beyond all that."""
     expert_spread: Ratio

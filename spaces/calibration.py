@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -29,9 +29,6 @@ from kvwall.spaces.kernel_shares import KernelShares, kernel_shares
 from kvwall.spaces.terms import LEVELS, MACHINE, TERMS, Level, achieved
 
 RECORD: Final = Path(__file__).parent / "catalog" / "calibration" / "estimate.json"
-DIRECTIONS: Final = 6
-"""Independent ways to be wrong that bands follow; the others change no step by much."""
-_LEAST_SHARE: Final = 0.01
 TYPICAL: Final = ("vllm", "sglang", "trtllm")
 """Generations whose mean stands for an engine that is not calibrated, the ideal one among them."""
 
@@ -60,8 +57,6 @@ class TermEffects:
 
     meaning: str
     unit: str
-    share: float
-    """Share of the time of the fitted rows that follows it, root mean square."""
     mean: Effect
     engine: Mapping[str, Effect]
     architecture: Mapping[str, Effect]
@@ -128,6 +123,8 @@ class Calibration:
     """Factor on the fitted standard deviations that makes bands hold on rows left out."""
     reach: Reach
     terms: Mapping[str, TermEffects]
+    own: tuple[str, ...] = ()
+    """Ids of a user's rows that it has been told."""
     covariance: tuple[tuple[float, ...], ...] = ()
     """Of all effects, in the order of `names`; kept in a file of its own."""
 
@@ -186,13 +183,12 @@ class Calibration:
         generation = load_generations().get(engine)
         kernels = kernel_shares(chip, generation.kernels if generation else "")
         with jax.enable_x64(True):
-            shares = np.array([effects.share for effects in self.terms.values()])
-            steps = _principal(spread, shares, self.inflation)
+            steps = self.inflation * root_of(spread).T
             best, turns = _achieved(tuple(self.terms), kernels, spoken @ self.values, steps)
         number: Any = np.float64
         return Calibrated(
             achieved=jax.tree.map(number, best),
-            directions=tuple(jax.tree.map(number, turn) for turn in turns),
+            directions=jax.tree.map(np.asarray, turns),
             model_spread=number(self.model_spread),
             expert_spread=number(self.expert_spread),
             reached=self.reach.of(self.members(engine, chip.name)["engine"], chip.name),
@@ -200,25 +196,24 @@ class Calibration:
 
 
 @partial(jax.jit, static_argnums=0)
-def _achieved(
-    terms: tuple[str, ...], kernels: KernelShares, values: Any, steps: Sequence[Any]
-) -> tuple[Achieved, tuple[Achieved, ...]]:
-    """What is achieved at these values of the terms, and how steps from them change it."""
+def _achieved(terms: tuple[str, ...], kernels: KernelShares, values: Any, steps: Any) -> tuple[Achieved, Achieved]:
+    """What is achieved at these values of the terms, and how each of some steps from them changes it."""
 
     def of(values: Any) -> Achieved:
         return achieved(kernels, dict(zip(terms, values, strict=True)))
 
-    return of(values), tuple(jax.jvp(of, (values,), (step,))[1] for step in steps)
+    def changed(step: Any) -> Achieved:
+        found: Achieved = jax.jvp(of, (values,), (step,))[1]
+        return found
+
+    return of(values), jax.vmap(changed)(steps)
 
 
-def _principal(
-    covariance: NDArray[np.float64], shares: NDArray[np.float64], inflation: float
-) -> list[NDArray[np.float64]]:
-    """The directions that change a typical step most, each one standard deviation long."""
-    weight = np.maximum(shares, _LEAST_SHARE)
-    variance, direction = np.linalg.eigh(covariance * np.outer(weight, weight))
-    most = np.argsort(variance)[::-1][:DIRECTIONS]
-    return [inflation * np.sqrt(max(variance[each], 0.0)) * direction[:, each] / weight for each in most]
+def root_of(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A matrix whose product with its own transpose is the covariance, which may be singular by rounding."""
+    variance, direction = np.linalg.eigh(covariance)
+    found: NDArray[np.float64] = direction * np.sqrt(np.maximum(variance, 0.0))
+    return found
 
 
 def calibrated_engine(record: Calibration, engine: str, chip: Hardware) -> Calibrated:

@@ -142,12 +142,15 @@ class _Page:
             share = self._of_cache("share_attention", achieved.attention)
             group = self.given("query_group", work.query_group, "query heads per KV head")
             cost = self.reached("group_cost", achieved.group_cost, "time for every eightfold of query heads")
-            formula = f"{kv}/({share}*memory_bandwidth)*{cost}**(ln({group})/ln(8))"
+            done = self.given("attention_work", work.attention, "FLOP of attention")
+            part = self.reached("share_flop_sixteen", achieved.compute.sixteen, "of the peak")
+            read = f"{kv}/({share}*memory_bandwidth)*{cost}**(ln({group})/ln(8))"
+            formula = f"(({read})**3 + ({done}/({part}*bf16_flops))**3)**(1/3)"
         self.waits("t_attention", formula, alone, self.times.attention)
         hidden = self.given("hidden_bytes", work.hidden, "bytes of hidden vectors, once for each layer")
         passes = self.reached("passes", achieved.activation, "over a hidden vector in a layer, through memory")
-        read = achieved.activation * work.hidden / self.estimate.chip.memory_bandwidth
-        self.waits("t_activations", f"{passes}*{hidden}/memory_bandwidth", read, self.times.activations)
+        through = achieved.activation * work.hidden / self.estimate.chip.memory_bandwidth
+        self.waits("t_activations", f"{passes}*{hidden}/memory_bandwidth", through, self.times.activations)
 
     def _of_cache(self, symbol: str, share: ByCache) -> str:
         narrow = bool(self.work.narrow_cache)
@@ -209,7 +212,7 @@ class _Page:
         if float(self.work.devices) > 1:
             sent = link_time(self.work.prompt_sent, self.estimate.chip)
             size = self.given("t_prompt_link", sent, "s of a prompt's collectives at the whole link")
-            terms.append(f"{LARGE_MESSAGES}*{size}/share_link")
+            terms.append(f"max({LARGE_MESSAGES}/share_link, 1)*{size}")
         per_layer = self.reached("per_prompt_layer", achieved.prompt_layer, "s of a layer of a prompt")
         terms.append(f"decoder_layers*{per_layer}")
         self.add("t_prompt", " + ".join(terms), times.prompt, "s of one prompt")

@@ -82,9 +82,11 @@ class HeldOutRecord:
     pure_bandwidth: Score
     """Of engines that do little but read weights, at batch 1."""
     groups: tuple[GroupScore, ...]
+    chips: tuple[GroupScore, ...]
+    """Per chip, of rows predicted without any of the chip."""
     refused: Mapping[str, int]
     """Reason -> rows."""
-    own_rows: tuple[OwnRows, ...] = ()
+    own_rows: tuple[OwnRows, ...]
 
     def of(self, label: str) -> list[GroupScore]:
         """The groups of one label."""

@@ -148,7 +148,9 @@ def log_seconds(steps: MeasuredSteps, record: Calibration) -> tuple[Floats, Floa
             return jnp.log(steps.predicted(achieved))
 
         middle, along = jax.linearize(of, steps.achieved_of(together.achieved))
-        moves = [np.asarray(along(steps.achieved_of(turn))) for turn in together.directions]
+        ways = len(jax.tree.leaves(together.directions)[0][0])
+        turns = [jax.tree.map(lambda leaf, way=way: leaf[:, way], together.directions) for way in range(ways)]
+        moves = [np.asarray(along(steps.achieved_of(turn))) for turn in turns]
     own = np.where(steps.routed, record.expert_spread, record.model_spread)
     variance = sum((move**2 for move in moves), own**2)
     return np.asarray(middle), np.sqrt(variance)

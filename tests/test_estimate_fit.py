@@ -15,14 +15,23 @@ from kvwall.spaces.errors import InputError
 from kvwall.spaces.hardware import load_hardware
 from kvwall.spaces.terms import TERMS
 from kvwall.sweep.calibration.estimate import rows_to_fit
-from kvwall.sweep.calibration.estimate_fit import NOISE, Effects, Fit, StepFitter, weights_of
+from kvwall.sweep.calibration.estimate_fit import (
+    NOISE,
+    Effects,
+    Fit,
+    StepFitter,
+    members_of,
+    spoken_of,
+    weights_of,
+)
 from kvwall.sweep.calibration.forms import CHOSEN, FORMS
-from kvwall.sweep.calibration.held_out import chip_of, held_out
+from kvwall.sweep.calibration.held_out import HeldOut, spread_of
 from kvwall.sweep.calibration.record import write_record
-from kvwall.sweep.calibration.spreads import COVERED, spreads_of
+from kvwall.sweep.calibration.spreads import COVERED, covered_elsewhere, spreads_of
 from kvwall.sweep.calibration.steps import MeasuredSteps
 from kvwall.sweep.calibration.update import updated
 from kvwall.sweep.measured_rows import read_rows
+from kvwall.sweep.speed_prediction import log_seconds
 
 SEED = 7
 
@@ -116,6 +125,8 @@ def test_an_updated_record_survives_its_file(tmp_path: Path) -> None:
     new = updated(record, steps)
     assert new.rows == record.rows + 5
     assert new.sources["own"] == 5
+    with pytest.raises(InputError, match="told 5 of these rows before"):
+        updated(new, steps)
     path = tmp_path / "own.json"
     write_record(new, path)
     read = load_calibration(path)
@@ -145,13 +156,18 @@ def test_the_shipped_record_is_that_of_the_stored_rows() -> None:
     assert np.max(np.abs(off)) < 0.02
 
 
-def test_spreads_cover_what_they_are_meant_to() -> None:
-    keep = ~some_steps().too_fast
-    fit = fitter().fit(keep)
-    by_chip = held_out(fitter(), fit, keep, chip_of, folds=3)
-    spreads = spreads_of(some_steps(), by_chip, by_chip)
-    inside = spreads.covered(some_steps().routed, by_chip)[keep]
-    assert abs(float(np.mean(inside)) - COVERED) < 0.05
+def test_spreads_cover_rows_that_they_were_not_set_on() -> None:
+    """Errors drawn as the bands say they are: spreads of one half hold on the other."""
+    steps = some_steps()
+    of_fit = np.full(len(steps), 0.05)
+    total = np.where(steps.routed, np.hypot(0.2, 0.05), np.hypot(0.1, 0.05))
+    drawn = HeldOut(np.random.default_rng(SEED).normal(size=len(steps)) * total, of_fit)
+    spreads = spreads_of(steps, drawn, drawn)
+    assert np.median(spreads.total(~steps.routed & False, of_fit)) == pytest.approx(np.hypot(0.1, 0.05), rel=0.2)
+    for inside in covered_elsewhere(steps, drawn, drawn):
+        assert float(np.mean(inside[~steps.too_fast])) == pytest.approx(COVERED, abs=0.07)
+    doubled = replace(drawn, log_ratio=2 * drawn.log_ratio)
+    assert float(np.mean(spreads.covered(steps.routed, doubled))) < 0.6
 
 
 def test_an_unseen_chip_or_engine_borrows_and_is_less_sure() -> None:
@@ -165,13 +181,19 @@ def test_an_unseen_chip_or_engine_borrows_and_is_less_sure() -> None:
     assert np.sum(engine) > np.sum(relative)
 
 
-def test_directions_carry_nearly_all_the_variance() -> None:
-    record = load_calibration()
-    spoken = record.spoken("vllm", "h100-sxm")
-    shares = np.array([effects.share for effects in record.terms.values()])
-    whole = spoken @ np.array(record.covariance) @ spoken.T
-    variance = np.linalg.eigvalsh(whole * np.outer(shares, shares))[::-1]
-    assert np.sum(variance[:6]) > 0.9 * np.sum(variance)
+def test_bands_are_those_of_the_whole_covariance() -> None:
+    """What a record says of a cell is what the fit's own covariance says of its rows."""
+    record, steps = load_calibration(), some_steps()
+    whole = replace(record, model_spread=1e-9, expert_spread=1e-9, inflation=1.0)
+    _, shipped = log_seconds(steps, whole)
+    fit = Fit(_effects_of(record), record.values, np.array(record.covariance))
+    np.testing.assert_allclose(shipped, spread_of(fitter(), fit), rtol=1e-3)
+
+
+def _effects_of(record: Calibration) -> Effects:
+    members = [members_of(engine, chip.name) for engine, chip in some_steps().cells]
+    empty = np.zeros(len(record.names))
+    return Effects(record.names, empty, empty, spoken_of(record.names, tuple(TERMS), members))
 
 
 def test_wrong_records_are_refused(tmp_path: Path) -> None:

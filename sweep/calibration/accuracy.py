@@ -9,11 +9,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kvwall.objectives.estimate import DEVIATIONS_OF_BAND
-from kvwall.sweep.accuracy import accuracy, errors_of
+from kvwall.sweep.accuracy import Errors, accuracy
 from kvwall.sweep.calibration.forms import CHOSEN, FORMS
 from kvwall.sweep.calibration.held_out import HeldOut
-from kvwall.sweep.calibration.spreads import Spreads
+from kvwall.sweep.calibration.spreads import covered_elsewhere
 from kvwall.sweep.calibration.steps import MeasuredSteps
 from kvwall.sweep.speed_groups import GROUPINGS, labels_of
 
@@ -27,7 +26,6 @@ def accuracy_report(
     steps: MeasuredSteps,
     left_out: Mapping[str, HeldOut],
     by_chip: HeldOut,
-    spreads: Spreads,
     refused: Mapping[str, tuple[str, ...]],
 ) -> dict[str, Any]:
     """Everything that the page on accuracy shows; rows faster than can be are refused.
@@ -35,11 +33,12 @@ def accuracy_report(
     Args:
         steps: the rows, repeats as their median.
         left_out: form -> predictions of every row without its pair of model and chip.
-        by_chip: predictions of the chosen form without the row's chip.
-        spreads: of the bands.
+        by_chip: predictions of the chosen form without the row's chip. Coverage, as for pairs, is that of bands whose
+            spreads were set on other rows.
         refused: rows without a prediction.
     """
     chosen = left_out[CHOSEN]
+    of_pairs, of_chips = covered_elsewhere(steps, chosen, by_chip)
     reasons = Counter(why for each in refused.values() for why in each)
     reasons["faster than the ceiling by more than a quarter"] += int(np.sum(steps.too_fast))
     return {
@@ -48,29 +47,29 @@ def accuracy_report(
             {"name": name, "meaning": meaning, **_both(steps, left_out[name], None)}
             for name, (meaning, _) in FORMS.items()
         ],
-        "left_out": {"pair": _both(steps, chosen, spreads), "chip": _both(steps, by_chip, spreads)},
-        "pure_bandwidth": score(steps, chosen, spreads, _pure(steps)),
-        "groups": [{"by": by, **score(steps, chosen, spreads, mask)} for by, mask in _groups(steps)],
+        "left_out": {"pair": _both(steps, chosen, of_pairs), "chip": _both(steps, by_chip, of_chips)},
+        "pure_bandwidth": score(steps, chosen, of_pairs, _pure(steps)),
+        "groups": [{"by": by, **score(steps, chosen, of_pairs, mask)} for by, mask in _groups(steps)],
+        "chips": [
+            {"by": by, **score(steps, by_chip, of_chips, mask)} for by, mask in _groups(steps) if "hardware" in by
+        ],
         "refused": dict(sorted(reasons.items())),
     }
 
 
-def score(steps: MeasuredSteps, left: HeldOut, spreads: Spreads | None, which: Mask) -> dict[str, Any]:
-    """n, mape, median_ape, bias and coverage of these rows' times, as fractions; coverage without spreads is null."""
+def score(steps: MeasuredSteps, left: HeldOut, inside: Mask | None, which: Mask) -> dict[str, Any]:
+    """n, mape, median_ape, bias and coverage of these rows' times, as fractions; coverage is null without bands."""
     kept = np.logical_and(which, ~steps.too_fast)
-    width = spreads.total(steps.routed, left.spread) if spreads else np.zeros(len(steps))
-    found = accuracy(
-        errors_of(left.log_ratio[kept], DEVIATIONS_OF_BAND * width[kept], np.zeros(int(np.sum(kept)), bool))
-    )
-    numbers = found.to_json()
+    off = np.expm1(left.log_ratio[kept])
+    numbers = accuracy(Errors(off, off, np.zeros(len(off), bool) if inside is None else inside[kept])).to_json()
     del numbers["bias_time"]  # all are times
-    return numbers if spreads else {**numbers, "coverage": None}
+    return {**numbers, "coverage": None} if inside is None else numbers
 
 
-def _both(steps: MeasuredSteps, left: HeldOut, spreads: Spreads | None) -> dict[str, Any]:
+def _both(steps: MeasuredSteps, left: HeldOut, inside: Mask | None) -> dict[str, Any]:
     return {
-        "dense": score(steps, left, spreads, ~steps.routed),
-        "experts": score(steps, left, spreads, steps.routed),
+        "dense": score(steps, left, inside, ~steps.routed),
+        "experts": score(steps, left, inside, steps.routed),
     }
 
 

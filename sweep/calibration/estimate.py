@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from kvwall.spaces.aliases import load_aliases
 from kvwall.spaces.calibration import RECORD, Calibration, load_calibration
 from kvwall.spaces.errors import InputError
-from kvwall.spaces.terms import TERMS
 from kvwall.sweep.calibration.accuracy import accuracy_report
 from kvwall.sweep.calibration.estimate_fit import Fit, StepFitter
 from kvwall.sweep.calibration.forms import CHOSEN, FORMS
@@ -88,7 +87,6 @@ def medians(steps: MeasuredSteps) -> MeasuredSteps:
 def record_of(fitter: StepFitter, fit: Fit, spreads: Spreads, fitting: NDArray[np.bool_], fitted: str) -> Calibration:
     """The record of a fit; `fitted` is the date it carries."""
     steps = fitter.steps
-    shares = np.sqrt(np.mean(fitter.of_terms(fit)[fitting] ** 2, axis=0))
     sources = Counter(steps.rows[at].row.id.partition("-")[0] for at in np.flatnonzero(fitting))
     return Calibration(
         version=VERSION,
@@ -99,7 +97,7 @@ def record_of(fitter: StepFitter, fit: Fit, spreads: Spreads, fitting: NDArray[n
         expert_spread=spreads.experts,
         inflation=spreads.inflation,
         reach=reach_of(steps, fitting),
-        terms=terms_of_fit(fit, fit.effects.rows(steps, fitting), dict(zip(TERMS, map(float, shares), strict=True))),
+        terms=terms_of_fit(fit, fit.effects.rows(steps, fitting)),
         covariance=tuple(map(tuple, fit.covariance.tolist())),
     )
 
@@ -116,7 +114,7 @@ def main() -> None:
     by_chip = held_out(fits[CHOSEN], whole[CHOSEN], rows.fitting, chip_of)
     spreads = spreads_of(rows.steps, left_out[CHOSEN], by_chip)
     write_record(record_of(fits[CHOSEN], whole[CHOSEN], spreads, rows.fitting, fitted))
-    report = accuracy_report(rows.steps, left_out, by_chip, spreads, rows.refused)
+    report = accuracy_report(rows.steps, left_out, by_chip, rows.refused)
     report["own_rows"] = [asdict(each) for each in own_rows(fits[CHOSEN], whole[CHOSEN], rows.fitting)]
     HELD_OUT.write_text(json.dumps(rounded(report), indent=1) + "\n", encoding="utf-8")
 

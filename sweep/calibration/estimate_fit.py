@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from kvwall.spaces.architectures import load_architectures
+from kvwall.spaces.calibration import root_of
 from kvwall.spaces.terms import LEVELS, MACHINE, TERMS, Term, achieved
 from kvwall.sweep.calibration.steps import MeasuredSteps
 
@@ -281,10 +282,3 @@ def with_machines(fit: Fit, machines: Sequence[str], steps: MeasuredSteps) -> Ef
     members = [members_of(engine, chip.name) for engine, chip in steps.cells]
     mean = np.concatenate([fit.values, np.zeros(len(new))])
     return Effects(names, mean, root_of(covariance), spoken_of(names, tuple(TERMS), members))
-
-
-def root_of(covariance: Floats) -> Floats:
-    """A matrix whose product with its own transpose is the covariance, which may be singular by rounding."""
-    variance, direction = np.linalg.eigh(covariance)
-    found: Floats = direction * np.sqrt(np.maximum(variance, 0.0))
-    return found

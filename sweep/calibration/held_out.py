@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kvwall.spaces.models.load import load_model
 from kvwall.sweep.calibration.estimate_fit import Fit, StepFitter
 from kvwall.sweep.calibration.steps import MeasuredSteps
 
@@ -31,8 +33,14 @@ class HeldOut:
 
 
 def pair_of(steps: MeasuredSteps, place: int) -> Hashable:
-    """Model and chip of a row."""
-    return steps.rows[place].model, steps.rows[place].axes["hardware"]
+    """Model and chip of a row; models of the same matrices, such as Llama-3 and 3.1 of 8B, are one."""
+    return _matrices(steps.rows[place].model), steps.rows[place].axes["hardware"]
+
+
+@cache
+def _matrices(model: str) -> Hashable:
+    found = load_model(model)
+    return found.parameters_total, found.parameters_active, found.decoder_layers
 
 
 def chip_of(steps: MeasuredSteps, place: int) -> Hashable:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,16 +23,14 @@ _DIGITS: Final = 5
 Mask = NDArray[np.bool_]
 
 
-def terms_of_fit(fit: Fit, rows: NDArray[np.int64], shares: Mapping[str, float]) -> dict[str, TermEffects]:
-    """The effects of a fit by term; `rows`: how many speak for each, `shares`: how much time follows each term."""
+def terms_of_fit(fit: Fit, rows: NDArray[np.int64]) -> dict[str, TermEffects]:
+    """The effects of a fit by term; `rows`: how many speak for each."""
     found: dict[tuple[str, str], dict[str, Effect]] = defaultdict(dict)
     for at, (term, level, member) in enumerate(fit.effects.names):
         sd = float(np.sqrt(max(fit.covariance[at, at], 0.0)))
         found[term, level][member] = Effect(float(fit.values[at]), sd, int(rows[at]))
     return {
-        name: TermEffects(
-            term.meaning, term.unit, shares[name], found[name, "mean"][""], *(found[name, each] for each in LEVELS)
-        )
+        name: TermEffects(term.meaning, term.unit, found[name, "mean"][""], *(found[name, each] for each in LEVELS))
         for name, term in TERMS.items()
     }
 
@@ -42,7 +39,7 @@ def terms_with(record: Calibration, fit: Fit, rows: NDArray[np.int64]) -> dict[s
     """The effects of a fit that started from a record, which counts the rows before."""
     before = {name: at for at, name in enumerate(record.names)}
     counts = np.array([_rows_of(record, name) if name in before else 0 for name in fit.effects.names])
-    return terms_of_fit(fit, rows + counts, {name: effects.share for name, effects in record.terms.items()})
+    return terms_of_fit(fit, rows + counts)
 
 
 def _rows_of(record: Calibration, name: tuple[str, str, str]) -> int:

@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kvwall.spaces.calibration import Calibration
+from kvwall.spaces.calibration import Calibration, root_of
 from kvwall.spaces.errors import InputError
 from kvwall.spaces.terms import LEVELS, MACHINE, TERMS
-from kvwall.sweep.calibration.estimate_fit import Effects, Fit, StepFitter, members_of, root_of, spoken_of
+from kvwall.sweep.calibration.estimate_fit import Effects, Fit, StepFitter, members_of, spoken_of
 from kvwall.sweep.calibration.record import reach_of, terms_with, widest
 from kvwall.sweep.calibration.steps import MeasuredSteps
 
@@ -29,17 +29,24 @@ Floats = NDArray[np.float64]
 def updated(record: Calibration, steps: MeasuredSteps) -> Calibration:
     """The record after these rows. Raises InputError where none of them can be used."""
     keep = np.logical_and(~steps.too_fast, steps.waves <= 1)
+    ids = [steps.rows[at].row.id for at in np.flatnonzero(keep)]
+    again = sorted(set(ids) & set(record.own))
+    if again:
+        raise InputError(
+            f"the record has been told {len(again)} of these rows before, {again[0]} among them: start from the record"
+            " that it was made from, with all rows at once"
+        )
     if not np.any(keep):
         raise InputError("no row is left to calibrate on: all are faster than the ceiling or do not fit the memory")
     fitter = StepFitter(steps, effects=_known(record, steps))
     fit = fitter.refit(fitter.effects.prior, keep)
-    own, before = int(np.sum(keep)), record.sources.get(OWN, 0)
-    named = record.version.partition(" with ")[0]
+    own = (*record.own, *ids)
     new = replace(
         record,
-        version=f"{named} with {before + own} rows of one's own",
-        rows=record.rows + own,
-        sources={**record.sources, OWN: before + own},
+        version=f"{record.version.partition(' with ')[0]} with {len(own)} rows of one's own",
+        rows=record.rows + len(ids),
+        sources={**record.sources, OWN: len(own)},
+        own=own,
         reach=widest(record.reach, reach_of(steps, keep)),
         terms=terms_with(record, fit, fit.effects.rows(steps, keep)),
         covariance=(),
