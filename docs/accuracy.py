@@ -39,8 +39,8 @@ _HEAD = """# How far off estimates are
 Written by `python docs/accuracy.py`; do not edit.
 
 `--mode estimate` predicts speeds with a record fitted to published measurements
-(`spaces/catalog/calibration/estimate.json`). This page says what such predictions are worth where the fit has not seen
-what is predicted. The numbers are written by the command that fits the record,
+(`spaces/catalog/calibration/estimate.json`). This page says what such predictions are worth where the fit of whole steps has
+not seen what is predicted; the kernels below it (`kernels.json`) are those of all chips. The numbers are written by the command that fits the record,
 `python -m kvwall.sweep.calibration.estimate`.
 
 - Rows: those of `spaces/catalog/measured/decode.parquet`. Repeats of a configuration count once, as their median.
@@ -48,8 +48,9 @@ what is predicted. The numbers are written by the command that fits the record,
   again, and predicts them.
 - An error is |predicted / measured - 1| of the time. `time` is the mean of predicted / measured - 1: above 0 % is too
   slow.
-- `in the band`: share of rows between the 10 % and the 90 % bound; 80 % are meant to be. The width of the bands was set
-  on these same rows left out, so their share as a whole is no surprise; that of a group is.
+- `in the band`: share of rows between the 10 % and the 90 % bound; 80 % are meant to be. How much models differ, which is part
+  of the bands' width, was set on one half of the groups left out for the other half.
+- Models of the same matrices, such as Llama-3 and Llama-3.1 of 8B, are left out together.
 """
 
 _LIMITS = """## What to keep in mind
@@ -69,7 +70,15 @@ _LIMITS = """## What to keep in mind
 
 def page(held: HeldOutRecord, record: Calibration) -> str:
     """The whole page."""
-    parts = (_whole(held, record), _forms(held), _own(held), _groups(held), _kernels(), _refused(held))
+    parts = (
+        _whole(held, record),
+        _forms(held),
+        _own(held),
+        _groups(held),
+        _chips(held),
+        _kernels(),
+        _refused(held),
+    )
     return "\n".join([_HEAD, *(line for part in parts for line in part), _LIMITS])
 
 
@@ -84,7 +93,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) ->
 def _whole(held: HeldOutRecord, record: Calibration) -> Iterator[str]:
     yield f"{held.rows:,} configurations; record {record.version} of {record.fitted}, fitted to {record.rows:,}."
     yield f"Reasons to refuse a row were found {sum(held.refused.values()):,} times (below).\n"
-    ways = {"pair": "model and chip never seen together", "chip": "chip never seen"}
+    ways = {"pair": "model and chip never seen together", "chip": "no whole step of the chip seen"}
     rows = []
     for way, words in ways.items():
         kinds = held.left_out[way]
@@ -145,10 +154,20 @@ def _order(label: str, group: GroupScore) -> tuple[float, str]:
     return (float(start) if bands else -float(group.n)), group.by[label]
 
 
+def _chips(held: HeldOutRecord) -> Iterator[str]:
+    yield "## Chips left out\n"
+    yield "Predicted without any row of the chip.\n"
+    some = sorted(held.chips, key=lambda group: -group.n)
+    yield from _table(
+        ("chip", *_NUMBERS), [(group.by["hardware"], *cells(group.accuracy)) for group in some if group.n]
+    )
+
+
 def _kernels() -> Iterator[str]:
     record = load_kernel_record()
     yield "## Kernels\n"
-    yield "From what single kernels reach (`spaces/catalog/calibration/kernels.json`), for calls that read much KV.\n"
+    yield "From what single kernels reach (`spaces/catalog/calibration/kernels.json`), for calls that read much KV. The record"
+    yield "is fitted to these very kernels: this is how well its law describes them, not how well it foresees others.\n"
     yield "Growth of a layer's attention time with context, between neighbouring contexts of one shape:\n"
     found = slopes(record, read_kernel_rows(AttentionRow), LARGE)
     growth = _by_cell([replace(each, cell=_without_engine(each.cell)) for each in found])

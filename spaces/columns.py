@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import jax
@@ -125,10 +126,16 @@ def load_catalogue(
     assume: Mapping[str, Mapping[str, str]] | None = None,
     confidence: float = 0.9,
     mode: str = CEILING,
+    calibration: str = "",
 ) -> Catalogue:
     """Load every model and chip a Space names. Raises InputError with every fault of all of them.
 
-    `assume`: chip name -> figure -> quantity, for figures the catalogue has no source for.
+    Args:
+        space: whose names are loaded.
+        assume: chip name -> figure -> quantity, for figures the catalogue has no source for.
+        confidence: of the upper quality curves.
+        mode: ceiling or estimate.
+        calibration: path of a record of estimates; "" = the shipped one.
     """
     faults = Faults()
     assumed = dict(assume or {})
@@ -138,12 +145,19 @@ def load_catalogue(
     hardware = _loaded(space.values("hardware"), lambda name: load_hardware(name, assumed.get(name, {})), faults)
     faults.raise_if_any()
     quality = load_quality_curves().parameters(confidence)
-    return Catalogue(tuple(models), tuple(hardware), quality, calibration_of(mode))
+    return Catalogue(tuple(models), tuple(hardware), quality, calibration_of(mode, calibration))
 
 
-def calibration_of(mode: str) -> Calibration | None:
-    """The shipped record in estimate mode, None in ceiling mode. Raises InputError for another mode."""
-    return load_calibration() if check_mode(mode) == ESTIMATE else None
+def calibration_of(mode: str, path: str = "") -> Calibration | None:
+    """The record at `path`, or the shipped one, in estimate mode; None in ceiling mode.
+
+    Raises InputError for another mode, for a record that cannot be read, and for one in ceiling mode.
+    """
+    if check_mode(mode) == ESTIMATE:
+        return load_calibration(Path(path)) if path else load_calibration()
+    if path:
+        raise InputError(f'calibration = "{path}": a ceiling has none; leave it out, or use mode {ESTIMATE}')
+    return None
 
 
 def _loaded(names: Sequence[Any], load: Callable[[str], _T], faults: Faults) -> list[_T]:

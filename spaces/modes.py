@@ -14,6 +14,7 @@ MEANINGS: Final = {
     ESTIMATE: "what to expect, calibrated against measurement, with a band",
     CEILING: "what no implementation can beat",
 }
+CALIBRATION_HELP: Final = "A record of `kvwall calibrate`, for estimates of your own machine"
 MODE_HELP: Final = "; ".join(f"{name}: {meaning}" for name, meaning in MEANINGS.items())
 
 

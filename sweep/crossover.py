@@ -61,9 +61,10 @@ class CrossoverRow:
         }
 
 
-def crossover(*, mode: str = DEFAULT_MODE, **axes: object) -> tuple[CrossoverRow, ...]:
+def crossover(*, mode: str = DEFAULT_MODE, calibration: str = "", **axes: object) -> tuple[CrossoverRow, ...]:
     """The crossover of every combination of the axes' values; each axis takes one value or a list, context none.
 
+    `calibration` is the path of a record of `kvwall calibrate`, for estimates; the shipped one where it is blank.
     In bytes: a step reads as many KV bytes as weight bytes. In time, in estimates: attention takes as long as all else.
 
     Raises InputError with every fault of the arguments.
@@ -73,7 +74,7 @@ def crossover(*, mode: str = DEFAULT_MODE, **axes: object) -> tuple[CrossoverRow
     [427246, 13351]
     """
     space = _space(axes, mode)
-    columns = Columns(space, load_catalogue(space, mode=mode))
+    columns = Columns(space, load_catalogue(space, mode=mode, calibration=calibration))
     positions = dict(zip(space.dims, np.indices(space.shape, sparse=True), strict=True))
     with jax.enable_x64(True):
         arrays = _computed(columns.design(positions), mode)

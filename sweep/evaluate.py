@@ -80,6 +80,7 @@ def evaluate(
     confidence: float = 0.9,
     mode: str = DEFAULT_MODE,
     assume: Mapping[str, str] = NO_ASSUMPTIONS,
+    calibration: str = "",
     **axes: object,
 ) -> DesignReport:
     """Every metric of one design; axes left out are neutral.
@@ -89,6 +90,7 @@ def evaluate(
         confidence: confidence of the upper quality curves.
         mode: "estimate", what to expect with its band, or "ceiling", what no implementation can beat.
         assume: hardware figure -> quantity ("host_link_bandwidth": "64 GB/s") in place of the catalogue's.
+        calibration: path of a record of `kvwall calibrate`, for estimates; the shipped one where it is blank.
         axes: one value for each axis; model, hardware and context are required.
 
     Raises:
@@ -98,7 +100,8 @@ def evaluate(
     >>> round(report.metrics["weight_bytes_read"] / 1e9), report.labels["phase"]
     (140, 'weight')
     """
-    return report_of(single_design(axes, task=task, confidence=confidence, mode=mode, assume=assume))
+    single = single_design(axes, task=task, confidence=confidence, mode=mode, assume=assume, calibration=calibration)
+    return report_of(single)
 
 
 def report_of(single: SingleDesign) -> DesignReport:

@@ -54,7 +54,13 @@ class SingleDesign:
 
 
 def single_design(
-    axes: Mapping[str, object], *, task: str, confidence: float, mode: str, assume: Mapping[str, str]
+    axes: Mapping[str, object],
+    *,
+    task: str,
+    confidence: float,
+    mode: str,
+    assume: Mapping[str, str],
+    calibration: str = "",
 ) -> SingleDesign:
     """The design that one value per axis states, evaluated. Raises InputError with every fault."""
     faults = Faults()
@@ -64,12 +70,13 @@ def single_design(
     model = attempt(faults, lambda: load_model(name)) if isinstance(name, str) and name else None
     hardware = attempt(faults, lambda: load_hardware(chip, assume)) if isinstance(chip, str) and chip else None
     attempt(faults, lambda: check_mode(mode))
+    attempt(faults, lambda: calibration_of(mode, calibration) if calibration else None)
     attempt(faults, lambda: _check_task(task))
     quality = attempt(faults, lambda: _parameters(confidence))
     faults.raise_if_any()
     if space is None or model is None or hardware is None or quality is None:
         raise InputError("state one model and one hardware by name or path")
-    catalogue = Catalogue((model,), (hardware,), quality, calibration_of(mode))
+    catalogue = Catalogue((model,), (hardware,), quality, calibration_of(mode, calibration))
     return _evaluated(space, frozenset(axes), catalogue, task, confidence)
 
 

@@ -42,6 +42,8 @@ class Study:
 
     name: str
     mode: str = DEFAULT_MODE
+    calibration: str = ""
+    """Path of a record of `kvwall calibrate`, for estimates; the shipped one where it is blank."""
     space: Space
     assume: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Chip -> figure -> quantity, for figures that the catalogue has no source for."""
@@ -88,7 +90,7 @@ class Study:
     @cached_property
     def catalogue(self) -> Catalogue:
         """The models, chips and quality curves it names."""
-        return load_catalogue(self.space, self.assume, self.confidence, self.mode)
+        return load_catalogue(self.space, self.assume, self.confidence, self.mode, self.calibration)
 
     def columns(self) -> Columns:
         """The space as numeric columns."""

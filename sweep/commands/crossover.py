@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from kvwall.spaces.errors import Faults
-from kvwall.spaces.modes import DEFAULT_MODE, ESTIMATE, MODE_HELP
+from kvwall.spaces.modes import CALIBRATION_HELP, DEFAULT_MODE, ESTIMATE, MODE_HELP
 from kvwall.sweep.commands.axis_options import listed_values, refuse_leftovers, with_axes
 from kvwall.sweep.crossover import ANSWER, BYTES, NO_CONTEXT, TIME, CrossoverRow, crossover
 from kvwall.sweep.readable import number_text
@@ -28,6 +28,7 @@ def command(
     *,
     typed: Mapping[str, Sequence[str]],
     mode: Annotated[str, typer.Option(help=MODE_HELP, metavar="MODE")] = DEFAULT_MODE,
+    calibration: Annotated[str, typer.Option(help=CALIBRATION_HELP, metavar="FILE.json")] = "",
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout")] = False,
 ) -> None:
     """The context at which a step reads as many KV bytes as weight bytes; estimates say it in time as well.
@@ -37,7 +38,7 @@ def command(
     faults = Faults()
     options = [option for each in context_of_command.command.params for option in each.opts]
     refuse_leftovers(_without_context(context_of_command.args, faults), options, faults)
-    rows = attempt(faults, lambda: crossover(mode=mode, **listed_values(typed)))
+    rows = attempt(faults, lambda: crossover(mode=mode, calibration=calibration, **listed_values(typed)))
     faults.raise_if_any()
     if rows is None:
         return

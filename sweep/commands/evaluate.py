@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from kvwall.spaces.errors import Faults
-from kvwall.spaces.modes import DEFAULT_MODE, MODE_HELP
+from kvwall.spaces.modes import CALIBRATION_HELP, DEFAULT_MODE, MODE_HELP
 from kvwall.sweep.commands.axis_options import (
     assumptions,
     confidence_of,
@@ -37,11 +37,12 @@ def command(
     task: Annotated[str, typer.Option(help="Task of quality_loss", metavar="TASK")] = "aggregate",
     confidence: Annotated[str, typer.Option(help="Confidence of quality_loss_upper", metavar="X")] = "0.9",
     mode: Annotated[str, typer.Option(help=MODE_HELP, metavar="MODE")] = DEFAULT_MODE,
+    calibration: Annotated[str, typer.Option(help=CALIBRATION_HELP, metavar="FILE.json")] = "",
     explain: Annotated[bool, typer.Option("--explain", help="Each equation, its numbers, their sources")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout")] = False,
 ) -> None:
     """Every metric of one design: speed, traffic, memory, quality, cost; what binds it and why."""
-    single = _single(context_of_command, typed, assume or [], task, confidence, mode)
+    single = _single(context_of_command, typed, assume or [], task, confidence, mode, calibration)
     if single is None:
         return
     report = report_of(single)
@@ -64,11 +65,15 @@ def _single(
     task: str,
     confidence: str,
     mode: str,
+    calibration: str,
 ) -> SingleDesign | None:
     faults = Faults()
     refuse_leftovers(context.args, [option for each in context.command.params for option in each.opts], faults)
     values = single_values(typed, faults)
     figures, level = assumptions(assume, faults), confidence_of(confidence, faults)
-    single = attempt(faults, lambda: single_design(values, task=task, confidence=level, mode=mode, assume=figures))
+    single = attempt(
+        faults,
+        lambda: single_design(values, task=task, confidence=level, mode=mode, assume=figures, calibration=calibration),
+    )
     faults.raise_if_any()
     return single

@@ -11,7 +11,7 @@ import typer
 
 from kvwall.spaces.axes import AXES
 from kvwall.spaces.errors import Faults, InputError, nearest
-from kvwall.spaces.modes import DEFAULT_MODE, MODE_HELP
+from kvwall.spaces.modes import CALIBRATION_HELP, DEFAULT_MODE, MODE_HELP
 from kvwall.sweep.commands.axis_options import (
     assumptions,
     confidence_of,
@@ -45,6 +45,7 @@ def command(
         typer.Option("--assume", metavar='FIGURE="QUANTITY"', help="A hardware figure of your own; repeatable"),
     ] = None,
     mode: Annotated[str, typer.Option(help=MODE_HELP, metavar="MODE")] = DEFAULT_MODE,
+    calibration: Annotated[str, typer.Option(help=CALIBRATION_HELP, metavar="FILE.json")] = "",
     map_page: Annotated[
         Path | None, typer.Option("--map", metavar="FILE.html", help="Write the map as a page that needs no network")
     ] = None,
@@ -59,7 +60,7 @@ def command(
     refuse_leftovers(context_of_command.args, options, faults)
     if map_page is not None:
         attempt(faults, lambda: check_page(map_page))
-    report = _answer(typed, quality_budget, task, confidence, mode, rate or [], assume or [], faults)
+    report = _answer(typed, quality_budget, task, confidence, (mode, calibration), rate or [], assume or [], faults)
     if map_page is not None:
         from kvwall.sweep.remedies.page import write_map
 
@@ -91,18 +92,26 @@ def _answer(
     quality_budget: str | None,
     task: str,
     confidence: str,
-    mode: str,
+    estimated: tuple[str, str],
     rate: Sequence[str],
     assume: Sequence[str],
     faults: Faults,
 ) -> RemediesReport:
     values, figures = single_values(_first_of_lists(typed, faults), faults), assumptions(assume, faults)
     level, budget = confidence_of(confidence, faults), _number(quality_budget)
+    mode, calibration = estimated
     settings = [setting for text in rate if (setting := _setting(text, faults))]
     report = attempt(
         faults,
         lambda: remedies(
-            quality_budget=budget, task=task, confidence=level, mode=mode, assume=figures, settings=settings, **values
+            quality_budget=budget,
+            task=task,
+            confidence=level,
+            mode=mode,
+            calibration=calibration,
+            assume=figures,
+            settings=settings,
+            **values,
         ),
     )
     faults.raise_if_any()

@@ -75,6 +75,7 @@ def remedies(
     mode: str = DEFAULT_MODE,
     assume: Mapping[str, str] = NO_ASSUMPTIONS,
     settings: Sequence[Mapping[str, object]] = (),
+    calibration: str = "",
     **axes: object,
 ) -> RemediesReport:
     """What each family of remedies is worth at one design, alone and in the best combination.
@@ -86,6 +87,7 @@ def remedies(
         mode: "estimate" or "ceiling"; estimates are compared by their middle.
         assume: hardware figure -> quantity ("host_link_bandwidth": "64 GB/s") in place of the catalogue's.
         settings: changes of your own to rate as well, axis -> value each.
+        calibration: path of a record of `kvwall calibrate`, for estimates; the shipped one where it is blank.
         axes: one value for each axis of the design; model, hardware and context are required.
 
     Raises:
@@ -98,7 +100,12 @@ def remedies(
     """
     faults = Faults()
     budget = attempt(faults, lambda: checked_budget(plain(quality_budget), task))
-    single = attempt(faults, lambda: single_design(axes, task=task, confidence=confidence, mode=mode, assume=assume))
+    single = attempt(
+        faults,
+        lambda: single_design(
+            axes, task=task, confidence=confidence, mode=mode, assume=assume, calibration=calibration
+        ),
+    )
     changes = [change for each in settings if (change := attempt(faults, lambda each=each: _checked(each))) is not None]  # type: ignore[misc]
     faults.raise_if_any()
     if budget is None or single is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kvwall.spaces.axes import AXES, Value
 from kvwall.spaces.errors import nearest
-from kvwall.spaces.modes import MODES
+from kvwall.spaces.modes import CEILING, MODES
 from kvwall.spaces.space import Space
 from kvwall.sweep.objective import Constraint, Objective
 from kvwall.sweep.study_file.asked import check_mode_of_names, read_constraints, read_objectives
@@ -33,6 +33,7 @@ class StudyFile:
 
     name: str
     mode: str
+    calibration: str
     space: Space
     assume: Mapping[str, Mapping[str, str]]
     task: str
@@ -63,6 +64,8 @@ def read_study_file(text: str, origin: str) -> StudyFile:
     objectives = read_objectives(parts["objectives"], "objectives" in table, faults)
     constraints = read_constraints(parts["constraints"], faults)
     not_repeated(parts["sweep"].get("keep"), ("sweep", "keep"), faults)
+    if study.calibration and study.mode == CEILING:
+        faults.add(("study", "calibration"), 'a ceiling has none: leave it out, or write mode = "estimate"')
     if study.mode in MODES:
         check_mode_of_names(parts, study.mode, faults)
     if faults:
@@ -70,6 +73,7 @@ def read_study_file(text: str, origin: str) -> StudyFile:
     return StudyFile(
         name=study.name,
         mode=study.mode,
+        calibration=study.calibration,
         space=space.space,
         assume=assume,
         task=quality.task,

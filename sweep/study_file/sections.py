@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from kvwall.objectives.register import LABELS, TASK_NAMES, metric_named, metric_register
+from kvwall.spaces.calibration import load_calibration
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.modes import DEFAULT_MODE, ESTIMATE, check_mode
 from kvwall.spaces.quality import load_quality_curves, task_rows
@@ -57,6 +59,14 @@ def _confidence(level: float) -> float:
     return level
 
 
+def _record_path(path: str) -> str:
+    """The path as it holds from any folder. Raises InputError where no record is."""
+    if not path:
+        return path
+    load_calibration(Path(path))
+    return str(Path(path).resolve())
+
+
 class Section(BaseModel):
     """A section: no other keys than those declared, no conversion between types."""
 
@@ -68,6 +78,7 @@ class StudySection(Section):
 
     name: Annotated[str, AfterValidator(_folder_name)]
     mode: Annotated[str, BeforeValidator(check_mode)] = DEFAULT_MODE
+    calibration: Annotated[str, AfterValidator(_record_path)] = ""
 
 
 class QualitySection(Section):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def study_text(study: Study) -> str:
     """The study as TOML; reads back as an equal study."""
     sections = [
-        _section("study", [("name", study.name), ("mode", study.mode)]),
+        _section("study", _named(study)),
         _lines("space", _axes(study.space)),
         *[_section(f"assume.{_toml(chip)}", list(figures.items())) for chip, figures in study.assume.items()],
         _section("quality", [("task", study.task), ("confidence", study.confidence)]),
@@ -28,6 +28,11 @@ def study_text(study: Study) -> str:
         _section("optimize", [("trials", study.trials), ("continuous", study.continuous)]),
     ]
     return "\n".join(section for section in sections if section)
+
+
+def _named(study: Study) -> list[tuple[str, str]]:
+    named = [("name", study.name), ("mode", study.mode)]
+    return [*named, ("calibration", study.calibration)] if study.calibration else named
 
 
 def axis_values_written(space: Space) -> dict[str, list[Value]]:
