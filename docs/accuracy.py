@@ -39,17 +39,17 @@ _HEAD = """# How far off estimates are
 Written by `python docs/accuracy.py`; do not edit.
 
 `--mode estimate` predicts speeds with a record fitted to published measurements
-(`spaces/catalog/calibration/estimate.json`). This page says what such predictions are worth where the fit of whole steps has
-not seen what is predicted; the kernels below it (`kernels.json`) are those of all chips. The numbers are written by the command that fits the record,
-`python -m kvwall.sweep.calibration.estimate`.
+(`spaces/catalog/calibration/estimate.json`). This page says what such predictions are worth where the fit of whole steps
+has not seen what is predicted; the kernels below it (`kernels.json`) are those of all chips. The numbers are written by
+the command that fits the record, `python -m kvwall.sweep.calibration.estimate`.
 
 - Rows: those of `spaces/catalog/measured/decode.parquet`. Repeats of a configuration count once, as their median.
 - Left out are whole groups, never single rows: all rows of a model on a chip, or all rows of a chip. The rest is fitted
   again, and predicts them.
 - An error is |predicted / measured - 1| of the time. `time` is the mean of predicted / measured - 1: above 0 % is too
   slow.
-- `in the band`: share of rows between the 10 % and the 90 % bound; 80 % are meant to be. How much models differ, which is part
-  of the bands' width, was set on one half of the groups left out for the other half.
+- `in the band`: share of rows between the 10 % and the 90 % bound; 80 % are meant to be. How much models differ, which is
+  part of the bands' width, was set on one half of the groups left out for the other half.
 - Models of the same matrices, such as Llama-3 and Llama-3.1 of 8B, are left out together.
 """
 
@@ -59,6 +59,8 @@ _LIMITS = """## What to keep in mind
 - A row tells its lengths and its batch as nominal numbers. Under load they vary, and the row is their mean.
 - A chip, an engine or a KV format without rows borrows from its relatives, and its band is wider. `evaluate` and
   `validate` flag it as extrapolated, as they do a context or a batch beyond the largest measured.
+- Rows of whole requests hold prefill's arithmetic, but few rows are of the time to the first token alone, and none states
+  a server's queue: its band is wider by a judgement, and it is the least sure of all times here.
 - Speculative decoding, tiers and sparse reads have no rows of whole steps here: their part of an estimate is the law's.
 - Engines change every month. A generation of an engine is calibrated as one:
   `spaces/catalog/calibration/generations.toml` says which versions belong together.
@@ -166,8 +168,9 @@ def _chips(held: HeldOutRecord) -> Iterator[str]:
 def _kernels() -> Iterator[str]:
     record = load_kernel_record()
     yield "## Kernels\n"
-    yield "From what single kernels reach (`spaces/catalog/calibration/kernels.json`), for calls that read much KV. The record"
-    yield "is fitted to these very kernels: this is how well its law describes them, not how well it foresees others.\n"
+    yield "From what single kernels reach (`spaces/catalog/calibration/kernels.json`), for calls that read much KV."
+    yield "The record is fitted to these very kernels: this is how well its law describes them, not how well it"
+    yield "foresees others.\n"
     yield "Growth of a layer's attention time with context, between neighbouring contexts of one shape:\n"
     found = slopes(record, read_kernel_rows(AttentionRow), LARGE)
     growth = _by_cell([replace(each, cell=_without_engine(each.cell)) for each in found])

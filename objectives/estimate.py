@@ -24,6 +24,10 @@ DEVIATIONS_OF_BAND = 1.2816
 """Standard deviations from the middle to the 10 % and 90 % bounds of a normal distribution."""
 _EIGHTFOLD = 8.0
 """Query heads per KV head at which attention takes `group_cost` times as long."""
+_FIRST_TOKEN = 0.2
+"""Standard deviation of ln(time to the first token) beyond that of steps: a judgement. Rows of whole requests hold its
+arithmetic; servers add queues and preprocessing that no row states.
+"""
 LARGE_MESSAGES = 0.7
 """Time of a prompt's collectives over that at the share of small messages.
 
@@ -244,8 +248,8 @@ class Estimate:
 
     @cached_property
     def first_token_spread(self) -> Ratio:
-        """Standard deviation of ln(seconds to the first token)."""
-        return self._spread_of(self.first)
+        """Standard deviation of ln(seconds to the first token), of which few rows speak."""
+        return jnp.sqrt(self._spread_of(self.first) ** 2 + _FIRST_TOKEN**2)
 
     def _spread_of(self, seconds: Callable[[Achieved], Seconds]) -> Ratio:
         """Standard deviation of ln(seconds): each direction's effect on it, and how much models differ."""

@@ -68,7 +68,11 @@ def reached_bandwidth(design: Design, cache: Cache) -> BytesPerSecond:
 
 
 def slowdown(design: Design, cache: Cache) -> Ratio:
-    """The slowest link's bandwidth over what it reaches: 1 where no KV is in tiers."""
+    """The slowest link's bandwidth over what it reaches: 1 where no KV is in tiers.
+
+    Blocks of one token, the neutral value, say nothing of pages: KV moves in large copies then.
+    """
     placed, curve = tiers.placed_fraction(design.placement) > 0, load_transfer_curve()
+    pages = jnp.logical_or(design.paging.contiguous, engine_memory.paging_of(design).block_size > 1)
     pieces = curve.seconds_per_piece * slowest_link(design) * (1 / piece_bytes(cache, design))
-    return jnp.where(placed, pieces + 1 / curve.large_share, 1.0)
+    return jnp.where(placed, jnp.where(pages, pieces, 0.0) + 1 / curve.large_share, 1.0)

@@ -102,7 +102,7 @@ _MOST_BITS = 16
 _ALL = (
     Axis("model", "name", None, "model: catalogue id or path of a config.json"),
     Axis("hardware", "name", None, "chip: catalogue name or path of a TOML file"),
-    Axis("engine", "name", "ideal", "serving engine whose memory rules apply", names=ENGINES),
+    Axis("engine", "name", "ideal", "serving engine: its memory rules and, in estimates, its speed", names=ENGINES),
     Axis("batch", "int", 1, "concurrent sequences on the replica", 1, 1e6),
     Axis("context", "int", None, "tokens in the cache at the evaluated step", 1, _MOST_TOKENS),
     Axis("output_tokens", "int", 0, "tokens still to be written", 0, _MOST_TOKENS),

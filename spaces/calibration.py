@@ -71,11 +71,11 @@ class Reach:
     """What the fitted rows cover: outside of it an estimate is extrapolated."""
 
     context: Mapping[str, int]
-    """Generation -> longest, in tokens."""
+    """Longest, in tokens, by generation of the engine and chip, as "vllm/h100-sxm"."""
     batch: Mapping[str, int]
-    """Generation -> largest."""
+    """Largest, likewise."""
     pairs: tuple[str, ...]
-    """Generations of engines and chips, as "vllm/h100-sxm"."""
+    """Generations of engines and chips that there are rows of."""
     cache_bits: Mapping[str, tuple[float, ...]]
     """Generation -> bits of a KV element."""
 
@@ -87,22 +87,27 @@ class Reach:
             engine=any(pair.partition("/")[0] in engines for pair in self.pairs),
             chip=any(f"{engine}/{chip}" in self.pairs for engine in engines),
             cache_bits=tuple(np.float64(each) for each in padded),
-            context=np.float64(self.longest(engines)),
-            batch=np.float64(self.largest(engines)),
+            context=np.float64(self.longest(engines, chip)),
+            batch=np.float64(self.largest(engines, chip)),
         )
 
-    def longest(self, engines: Collection[str]) -> int:
-        """Longest context that one of these generations was measured at, in tokens; of all where none was."""
-        return _most_of(self.context, engines)
+    def longest(self, engines: Collection[str], chip: str) -> int:
+        """Longest context, in tokens, that one of these generations was measured at on the chip.
 
-    def largest(self, engines: Collection[str]) -> int:
-        """Largest batch that one of these generations was measured at; of all where none was."""
-        return _most_of(self.batch, engines)
+        Of the generations on any chip where none was, and of all where none was on any.
+        """
+        return _most_of(self.context, engines, chip)
+
+    def largest(self, engines: Collection[str], chip: str) -> int:
+        """Largest batch, likewise."""
+        return _most_of(self.batch, engines, chip)
 
 
-def _most_of(of_generation: Mapping[str, int], engines: Collection[str]) -> int:
-    known = [number for engine, number in of_generation.items() if engine in engines]
-    return max(known or of_generation.values())
+def _most_of(of_pair: Mapping[str, int], engines: Collection[str], chip: str) -> int:
+    pairs = {f"{engine}/{chip}" for engine in engines}
+    here = [number for pair, number in of_pair.items() if pair in pairs]
+    elsewhere = [number for pair, number in of_pair.items() if pair.partition("/")[0] in engines]
+    return max(here or elsewhere or of_pair.values())
 
 
 @with_config(_STRICT)

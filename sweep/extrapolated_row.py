@@ -16,7 +16,7 @@ _ALIKE = 0.6
 def extrapolated_because(usable: UsableRow, engine: str, chip: str, batch: float, record: Calibration) -> list[str]:
     """In what respects a row is outside; `batch` is what runs at once. Empty where it is inside."""
     found = (_of_engine(engine, chip, record), _of_cache(usable, engine, record))
-    return [*(reason for each in found for reason in each), *_of_size(usable, engine, batch, record)]
+    return [*(reason for each in found for reason in each), *_of_size(usable, engine, chip, batch, record)]
 
 
 def _of_engine(engine: str, chip: str, record: Calibration) -> Iterator[str]:
@@ -37,9 +37,10 @@ def _of_cache(usable: UsableRow, engine: str, record: Calibration) -> Iterator[s
         yield f"KV of {bits:g} bits: {engine} was measured with {listed}"
 
 
-def _of_size(usable: UsableRow, engine: str, batch: float, record: Calibration) -> Iterator[str]:
+def _of_size(usable: UsableRow, engine: str, chip: str, batch: float, record: Calibration) -> Iterator[str]:
     context, reach = evaluated_context(usable), record.reach
-    if context > reach.longest((engine,)):
-        yield f"context {context:,.0f} is beyond the longest measured, {reach.longest((engine,)):,}"
-    if batch > reach.largest((engine,)):
-        yield f"batch {batch:,.0f} is beyond the largest measured, {reach.largest((engine,)):,}"
+    longest, largest = reach.longest((engine,), chip), reach.largest((engine,), chip)
+    if context > longest:
+        yield f"context {context:,.0f} is beyond the longest measured, {longest:,}"
+    if batch > largest:
+        yield f"batch {batch:,.0f} is beyond the largest measured, {largest:,}"

@@ -13,6 +13,7 @@ from kvwall.objectives.transfer import piece_bytes, slowest_link
 from kvwall.spaces.axes import NATIVE
 from kvwall.spaces.engines import load_engine
 from kvwall.spaces.figures import display
+from kvwall.spaces.modes import CEILING
 from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
 from kvwall.spaces.record_columns import WRITE_OFF_SECONDS
 from kvwall.spaces.transfer import load_transfer_curve
@@ -82,7 +83,7 @@ def _transfers(single: SingleDesign) -> Iterator[str]:
     if "host" in used and link is not None:
         copies = load_transfer_curve().large_copies(single.hardware.host_link)
         reached = [row.bandwidth for row in copies if row.link_bandwidth == link.value]
-        if reached:
+        if reached and single.mode == CEILING:
             low, high, stated = (
                 display("host_link_bandwidth", one) for one in (min(reached), max(reached), link.value)
             )

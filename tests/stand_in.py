@@ -47,8 +47,8 @@ def stand_in() -> Calibration:
         expert_spread=0.15,
         inflation=1.0,
         reach=Reach(
-            context=dict.fromkeys(ENGINES, LONGEST),
-            batch=dict.fromkeys(ENGINES, LARGEST),
+            context={f"{engine}/{chip}": LONGEST for engine in ENGINES for chip in CHIPS},
+            batch={f"{engine}/{chip}": LARGEST for engine in ENGINES for chip in CHIPS},
             pairs=tuple(f"{engine}/{chip}" for engine in ENGINES for chip in CHIPS),
             cache_bits={engine: (16.0, 8.0) for engine in ENGINES},
         ),

@@ -9,6 +9,7 @@ import numpy as np
 from kvwall.spaces.calibration import Calibration, Effect, Reach, TermEffects
 from kvwall.spaces.terms import LEVELS, TERMS
 
+_PAIRS = ("vllm/h100-sxm", "llamacpp/rtx-4090")
 _KNOWN = {"engine": "vllm", "architecture": "hopper", "chip": "h100-sxm"}
 _SD = 0.02
 
@@ -29,9 +30,9 @@ def stand_in(spread: float = 0.1, context: int = 32_768, batch: int = 512) -> Ca
         expert_spread=2 * spread,
         inflation=1.0,
         reach=Reach(
-            dict.fromkeys(("vllm", "llamacpp"), context),
-            dict.fromkeys(("vllm", "llamacpp"), batch),
-            ("vllm/h100-sxm", "llamacpp/rtx-4090"),
+            dict.fromkeys(_PAIRS, context),
+            dict.fromkeys(_PAIRS, batch),
+            _PAIRS,
             {"vllm": (16.0, 8.0), "llamacpp": (16.0,)},
         ),
         terms=terms,

@@ -55,13 +55,13 @@ def reach_of(steps: MeasuredSteps, keep: Mask) -> Reach:
     bits: dict[str, set[float]] = defaultdict(set)
     contexts: dict[str, list[int]] = defaultdict(list)
     batches: dict[str, list[int]] = defaultdict(list)
-    for usable, (engine, _) in kept:
+    for usable, (engine, chip) in kept:
         bits[engine].add(float(usable.axes["key_bits"]))
-        contexts[engine].append(int(usable.axes["context"]) + int(usable.axes["output_tokens"]))
-        batches[engine].append(int(usable.axes["batch"]))
+        contexts[f"{engine}/{chip.name}"].append(int(usable.axes["context"]) + int(usable.axes["output_tokens"]))
+        batches[f"{engine}/{chip.name}"].append(int(usable.axes["batch"]))
     return Reach(
-        context={engine: max(found) for engine, found in sorted(contexts.items())},
-        batch={engine: max(found) for engine, found in sorted(batches.items())},
+        context={pair: max(found) for pair, found in sorted(contexts.items())},
+        batch={pair: max(found) for pair, found in sorted(batches.items())},
         pairs=tuple(sorted({f"{engine}/{chip.name}" for _, (engine, chip) in kept})),
         cache_bits={engine: tuple(sorted(found)) for engine, found in sorted(bits.items())},
     )
@@ -70,10 +70,11 @@ def reach_of(steps: MeasuredSteps, keep: Mask) -> Reach:
 def widest(one: Reach, other: Reach) -> Reach:
     """What either covers."""
     engines = sorted({*one.cache_bits, *other.cache_bits})
+    pairs = sorted({*one.pairs, *other.pairs})
     return Reach(
-        context={each: max(one.context.get(each, 0), other.context.get(each, 0)) for each in engines},
-        batch={each: max(one.batch.get(each, 0), other.batch.get(each, 0)) for each in engines},
-        pairs=tuple(sorted({*one.pairs, *other.pairs})),
+        context={pair: max(one.context.get(pair, 0), other.context.get(pair, 0)) for pair in pairs},
+        batch={pair: max(one.batch.get(pair, 0), other.batch.get(pair, 0)) for pair in pairs},
+        pairs=tuple(pairs),
         cache_bits={
             each: tuple(sorted({*one.cache_bits.get(each, ()), *other.cache_bits.get(each, ())})) for each in engines
         },

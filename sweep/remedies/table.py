@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvwall.spaces.axes import AXES
+from kvwall.spaces.modes import CEILING, ESTIMATE
 from kvwall.sweep.readable import bytes_text, metric_text, number_text
 from kvwall.sweep.remedies.answer import RemediesReport
 from kvwall.sweep.remedies.map import ANSWERS, WORTH, Best, RemedyMap, context_text
@@ -17,7 +18,6 @@ from kvwall.sweep.remedies.outcome import LOSS, SPARE
 from kvwall.sweep.remedies.register import FAMILIES
 from kvwall.sweep.remedies.rows import Row
 from kvwall.sweep.remedies.sentences import count_text, times_text
-from kvwall.sweep.report_table import MODE_SENTENCES
 from kvwall.sweep.terminal import new_table, terminal
 
 _NONE: Final = "-"
@@ -29,6 +29,11 @@ UNSET: Final = {
 }
 """What stands for a setting, by the status of a row without one."""
 _SIGNS: Final = {"none_pays": ".", "does_not_fit": "-", "not_computed": "?"}
+
+_SENTENCES: Final = {
+    CEILING: "Ceiling, derived: what no implementation can beat.",
+    ESTIMATE: "Estimate, calibrated: the middle of what to expect; `kvwall evaluate` has the bands.",
+}
 
 
 def print_answer(report: RemediesReport) -> None:
@@ -53,7 +58,7 @@ def print_answer(report: RemediesReport) -> None:
 def _print_design(console: Console, report: RemediesReport) -> None:
     base = report.baseline
     stated = [f"{name} {number_text(value)}" for name, value in base.inputs.items() if value != AXES[name].neutral]
-    console.print(Text(f"{', '.join(stated)}; everything else neutral. {MODE_SENTENCES[base.mode]}", "dim"))
+    console.print(Text(f"{', '.join(stated)}; everything else neutral. {_SENTENCES[base.mode]}", "dim"))
     limit = _loss(report, report.quality_budget)
     asked = f"Task {base.task}: at most {limit} may be lost, with {100 * base.confidence:g} % confidence."
     console.print(Text(f"{base.why} {asked}"))
