@@ -39,8 +39,8 @@ _HEAD = """# How far off estimates are
 Written by `python docs/accuracy.py`; do not edit.
 
 `--mode estimate` predicts speeds with a record fitted to published measurements
-(`spaces/catalog/calibration/estimate.json`). This page says what such predictions are worth where the fit of whole steps
-has not seen what is predicted; the kernels below it (`kernels.json`) are those of all chips. The numbers are written by
+(`spaces/catalog/calibration/estimate.json`). This page says what such predictions are worth where the fit of whole
+steps has not seen what is predicted; the kernels below it (`kernels.json`) are those of all chips. The numbers are written by
 the command that fits the record, `python -m kvwall.sweep.calibration.estimate`.
 
 - Rows: those of `spaces/catalog/measured/decode.parquet`. Repeats of a configuration count once, as their median.
@@ -48,8 +48,8 @@ the command that fits the record, `python -m kvwall.sweep.calibration.estimate`.
   again, and predicts them.
 - An error is |predicted / measured - 1| of the time. `time` is the mean of predicted / measured - 1: above 0 % is too
   slow.
-- `in the band`: share of rows between the 10 % and the 90 % bound; 80 % are meant to be. How much models differ, which is
-  part of the bands' width, was set on one half of the groups left out for the other half.
+- `in the band`: share of rows between the 10 % and the 90 % bound; 80 % are meant to be. How much models differ, which
+  is part of the bands' width, was set on one half of the groups left out for the other half.
 - Models of the same matrices, such as Llama-3 and Llama-3.1 of 8B, are left out together.
 """
 
@@ -59,8 +59,8 @@ _LIMITS = """## What to keep in mind
 - A row tells its lengths and its batch as nominal numbers. Under load they vary, and the row is their mean.
 - A chip, an engine or a KV format without rows borrows from its relatives, and its band is wider. `evaluate` and
   `validate` flag it as extrapolated, as they do a context or a batch beyond the largest measured.
-- Rows of whole requests hold prefill's arithmetic, but few rows are of the time to the first token alone, and none states
-  a server's queue: its band is wider by a judgement, and it is the least sure of all times here.
+- Rows of whole requests hold prefill's arithmetic, but few rows are of the time to the first token alone, and none
+  states a server's queue: its band is wider by a judgement, and it is the least sure of all times here.
 - Speculative decoding, tiers and sparse reads have no rows of whole steps here: their part of an estimate is the law's.
 - Engines change every month. A generation of an engine is calibrated as one:
   `spaces/catalog/calibration/generations.toml` says which versions belong together.
