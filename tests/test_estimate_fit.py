@@ -14,7 +14,7 @@ from kvwall.spaces.calibration import RECORD, Calibration, load_calibration
 from kvwall.spaces.errors import InputError
 from kvwall.spaces.hardware import load_hardware
 from kvwall.spaces.terms import TERMS
-from kvwall.sweep.calibration.estimate import rows_to_fit
+from kvwall.sweep.calibration.estimate import rows_to_fit, usable_rows
 from kvwall.sweep.calibration.estimate_fit import (
     NOISE,
     Effects,
@@ -28,7 +28,7 @@ from kvwall.sweep.calibration.forms import CHOSEN, FORMS
 from kvwall.sweep.calibration.held_out import HeldOut, spread_of
 from kvwall.sweep.calibration.record import write_record
 from kvwall.sweep.calibration.spreads import COVERED, covered_elsewhere, spreads_of
-from kvwall.sweep.calibration.steps import MeasuredSteps
+from kvwall.sweep.calibration.steps import MeasuredSteps, measured_steps
 from kvwall.sweep.calibration.update import updated
 from kvwall.sweep.measured_rows import read_rows
 from kvwall.sweep.speed_prediction import log_seconds
@@ -196,9 +196,39 @@ def _effects_of(record: Calibration) -> Effects:
     return Effects(record.names, empty, empty, spoken_of(record.names, tuple(TERMS), members))
 
 
+def test_rows_all_alike_are_predicted_like_each_of_them() -> None:
+    """Also of a model whose layers keep KV in more than one way."""
+    rows, model = read_rows(), {"openai/gpt-oss-120b", "meta-llama/Meta-Llama-3.1-8B"}
+    usable, _ = usable_rows(rows[::9])
+    for one in {each.model: each for each in usable if each.model in model}.values():
+        alone, _ = measured_steps([one])
+        three, _ = measured_steps([one] * 3)
+        other, _ = measured_steps([one, usable[0]])
+        assert alone is not None
+        assert three is not None
+        assert other is not None
+        expected = log_seconds(alone, load_calibration())[0][0]
+        assert log_seconds(three, load_calibration())[0] == pytest.approx([expected] * 3, rel=1e-9)
+        assert log_seconds(other, load_calibration())[0][0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
+    path, record = tmp_path / "record.json", load_calibration()
+    write_record(record, path)
+    assert load_calibration(path).rows == record.rows
+    other = tmp_path / "other.json"
+    write_record(replace(record, covariance=tuple(map(tuple, (-np.array(record.covariance)).tolist()))), other)
+    with pytest.raises(InputError, match="is not its own"):
+        load_calibration(other)
+    path.with_suffix(".parquet").unlink()
+    load_calibration.cache_clear()
+    with pytest.raises(InputError, match="no such file"):
+        load_calibration(path)
+
+
 def test_wrong_records_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "estimate.json"
-    with pytest.raises(InputError, match="not a calibration record"):
+    with pytest.raises(InputError, match="no such file"):
         load_calibration(path)
     path.write_text(
         RECORD.read_text(encoding="utf-8").replace('"model_spread": ', '"model_spread": -'), encoding="utf-8"
