@@ -131,8 +131,6 @@ class Calibration:
     """Standard deviation of ln time among dense models, on rows left out of the fit."""
     expert_spread: float
     """The same of models with routed experts."""
-    inflation: float
-    """Factor on the fitted standard deviations that makes bands hold on rows left out."""
     reach: Reach
     terms: Mapping[str, TermEffects]
     own: tuple[str, ...] = ()
@@ -191,7 +189,7 @@ class Calibration:
         generation = load_generations().get(engine)
         kernels = kernel_shares(chip, generation.kernels if generation else "")
         with jax.enable_x64(True):
-            steps = self.inflation * root_of(spread).T
+            steps = root_of(spread).T
             best, turns = _achieved(tuple(self.terms), kernels, spoken @ self.values, steps)
         number: Any = np.float64
         return Calibrated(
@@ -289,7 +287,7 @@ def _check(found: Calibration, path: Path) -> None:
         faults.add(f"{path}: its terms are not those of this version: {', '.join(TERMS)}; run `kvwall calibrate` again")
     if not _belongs(found):
         faults.add(f"{path}: the covariance in {path.with_suffix('.parquet').name} is not its own: keep both together")
-    for name in ("model_spread", "expert_spread", "inflation"):
+    for name in ("model_spread", "expert_spread"):
         if not 0 < getattr(found, name) < _LARGEST:
             faults.add(f"{path}: {name} = {getattr(found, name)} must be above 0 and below {_LARGEST:g}")
     if not (found.reach.pairs and found.reach.context and found.reach.batch):
