@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import kvwall as kv
+from kvwall.objectives.metrics import tier_bandwidth
 from kvwall.objectives.register import metric_register
 from kvwall.objectives.step import evaluate_step
-from kvwall.objectives.transfer import effective_bandwidth, link_sourced, tier_bandwidth
+from kvwall.objectives.transfer import effective_bandwidth, link_sourced
 from kvwall.spaces.columns import Columns, load_catalogue
 from kvwall.spaces.errors import InputError
 from kvwall.spaces.space import make_space
