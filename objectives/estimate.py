@@ -254,17 +254,19 @@ class Estimate:
     def _spread_of(self, seconds: Callable[[Achieved], Seconds]) -> Ratio:
         """Standard deviation of ln(seconds): each direction's effect on it, and how much models differ."""
 
-        def move(direction: Achieved) -> Ratio:
-            def log_time(deviations: Real) -> Real:
-                there = jax.tree.map(lambda best, one: best + deviations * one, self.calibrated.achieved, direction)
-                return jnp.log(seconds(there))
+        def move(direction: Achieved) -> Seconds:
+            def moved(deviations: Real) -> Seconds:
+                return seconds(
+                    jax.tree.map(lambda best, one: best + deviations * one, self.calibrated.achieved, direction)
+                )
 
-            moved: Ratio = jax.jvp(log_time, (0.0,), (1.0,))[1]
-            return moved
+            there: Seconds = jax.jvp(moved, (0.0,), (1.0,))[1]
+            return there
 
-        of_fit = jnp.sum(jax.vmap(move)(self.calibrated.directions) ** 2, axis=0)
+        moves = jnp.sum(jax.vmap(move)(self.calibrated.directions) ** 2, axis=0)
         own = jnp.where(self.routed, self.calibrated.expert_spread, self.calibrated.model_spread)
-        return jnp.sqrt(of_fit + own**2 + self.beyond**2)
+        middle = seconds(self.calibrated.achieved)
+        return jnp.sqrt(moves / (middle * middle) + own * own + self.beyond * self.beyond)
 
     @property
     def ordered(self) -> tuple[Seconds, ...]:

@@ -171,14 +171,20 @@ def test_gradients_equal_finite_differences(metric: str) -> None:
         key_bits=5, value_bits=5, retention=0.7, placement_host=0.2, link_overlap=0.5, output_tokens=300,
         serving_mode="continuous", weight_bits=7, prefix_hit_rate=0.3,
     )  # fmt: skip
-    law = jax.jit(lambda moved: metric_register(TASK, "estimate")[metric].law(moved, evaluate_step(moved)))
-    sizes = {"batch": 16.0, "context": 8192.0, "weight_bits": 7.0, "key_bits": 5.0, "retention": 0.7,
-             "placement_host": 0.2, "output_tokens": 300.0}  # fmt: skip
-    for axis in CONTINUOUS:
-        exact = float(jax.grad(lambda amount, axis=axis: law(with_number(design, axis, amount)))(sizes[axis]))
-        step = sizes[axis] * 1e-6
-        up, down = (float(law(with_number(design, axis, sizes[axis] + sign * step))) for sign in (1, -1))
-        assert exact == pytest.approx((up - down) / (2 * step), rel=1e-4, abs=1e-12), axis
+    sizes = np.array([float(np.squeeze(number_of(design, axis))) for axis in CONTINUOUS])
+
+    @jax.jit
+    def law(numbers: Any) -> Any:
+        moved = design
+        for axis, number in zip(CONTINUOUS, numbers, strict=True):
+            moved = with_number(moved, axis, number)
+        return metric_register(TASK, "estimate")[metric].law(moved, evaluate_step(moved))
+
+    exact = jax.jit(jax.grad(law))(sizes)
+    for place, axis in enumerate(CONTINUOUS):
+        step = np.eye(len(sizes))[place] * sizes * 1e-6
+        numeric = (float(law(sizes + step)) - float(law(sizes - step))) / (2 * step[place])
+        assert float(exact[place]) == pytest.approx(numeric, rel=1e-4, abs=1e-12), axis
 
 
 def test_gradients_are_finite_at_every_random_design(random_designs: Designs) -> None:

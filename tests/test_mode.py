@@ -194,6 +194,7 @@ def test_a_band_is_a_constraint_of_sweep_pareto_and_optimize(swept: tuple[Study,
     assert best["tokens_per_second_per_device"] == pytest.approx(most, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_report_shows_bands_and_says_it_is_an_estimate(swept: tuple[Study, Path]) -> None:
     _, out = swept
     page = write_report(out).read_text(encoding="utf-8")

@@ -220,6 +220,13 @@ def in_si(random_designs: Designs) -> Reading:
         return read(random_designs.design(), {**metric_register(TASK, "ceiling"), **PLANTED})
 
 
+def fitted() -> dict[str, Metric]:
+    """The metrics of an estimate whose numbers are not the ceiling's."""
+    ceilings = metric_register(TASK, "ceiling")
+    estimates = metric_register(TASK, "estimate").items()
+    return {name: one for name, one in estimates if name not in ceilings or ceilings[name].evidence != one.evidence}
+
+
 @pytest.fixture(scope="module")
 def estimated(random_designs: Designs) -> Designs:
     """The same designs in estimate mode."""
@@ -230,15 +237,15 @@ def estimated(random_designs: Designs) -> Designs:
 def estimates_in_si(estimated: Designs) -> Reading:
     """Estimates of the designs, read in SI."""
     with jax.enable_x64(True):
-        return read(estimated.design(), metric_register(TASK, "estimate"))
+        return read(estimated.design(), fitted())
 
 
-@pytest.mark.parametrize("changed", UNITS)
+@pytest.mark.parametrize("changed", ["byte", "s", "FLOP"])
 def test_every_number_of_an_estimate_scales_by_its_unit(
     estimated: Designs, estimates_in_si: Reading, changed: str
 ) -> None:
     """Bands included."""
-    register = metric_register(TASK, "estimate")
+    register = fitted()
     after = in_the_other_unit(estimated, register, changed)
     units = {name: one.unit for name, one in register.items()}
     assert off_scale(estimates_in_si.metrics, after.metrics, units, changed) == []
