@@ -22,7 +22,6 @@ def stand_in() -> Calibration:
         name: TermEffects(
             meaning=term.meaning,
             unit=term.unit,
-            share=0.1,
             mean=Effect(term.mean, term.sd, 100),
             engine={engine: Effect(0.1 * place, 0.05, 30) for place, engine in enumerate(ENGINES)}
             if "engine" in term.spread and name in {"layer", "weights"}

@@ -350,7 +350,7 @@ def test_a_file_without_usable_rows_is_refused_with_reasons(
         ("ok", ["--tp", "two"], '--tp is "two"'),
         ("ok", ["--plot", "no/such/folder/plot.html"], "no/such/folder/plot.html cannot be written.*--plot"),
         ("ok", ["--plot", "."], "--plot"),
-        ("ok", ["--calibration", "no.json"], "no.json: not a calibration record"),
+        ("ok", ["--calibration", "no.json"], "no.json: no such file"),
         ("ok", ["--no-such-option"], "no-such-option"),
         ("ok", ["--capacity", "--tp", "2"], "--tp is of measured speeds"),
     ],
@@ -455,7 +455,8 @@ HELD = {
         {"by": {"batch": "8 to 31"}, **SCORE},
     ],
     "refused": {"batch not stated": 3},
-    "own_rows": [{"chip": "mi300x", "rows": 50, "before": 0.2, "after": 0.1}],
+    "chips": [],
+    "own_rows": [{"chip": "mi300x", "engine": "vllm", "rows": 50, "before": 0.2, "after": 0.1}],
 }
 STUDY = """
 [study]
