@@ -40,8 +40,8 @@ Written by `python docs/accuracy.py`; do not edit.
 
 `--mode estimate` predicts speeds with a record fitted to published measurements
 (`spaces/catalog/calibration/estimate.json`). This page says what such predictions are worth where the fit of whole
-steps has not seen what is predicted; the kernels below it (`kernels.json`) are those of all chips. The numbers are written by
-the command that fits the record, `python -m kvwall.sweep.calibration.estimate`.
+steps has not seen what is predicted; the kernels below it (`kernels.json`) are those of all chips. The numbers are
+written by the command that fits the record, `python -m kvwall.sweep.calibration.estimate`.
 
 - Rows: those of `spaces/catalog/measured/decode.parquet`. Repeats of a configuration count once, as their median.
 - Left out are whole groups, never single rows: all rows of a model on a chip, or all rows of a chip. The rest is fitted

@@ -29,6 +29,8 @@ from kvwall.spaces.kernel_shares import KernelShares, kernel_shares
 from kvwall.spaces.terms import LEVELS, MACHINE, TERMS, Level, achieved
 
 RECORD: Final = Path(__file__).parent / "catalog" / "calibration" / "estimate.json"
+_LARGEST: Final = 100.0
+"""Standard deviation of a logarithm beyond which it says nothing."""
 TYPICAL: Final = ("vllm", "sglang", "trtllm")
 """Generations whose mean stands for an engine that is not calibrated, the ideal one among them."""
 
@@ -63,6 +65,11 @@ class TermEffects:
     chip: Mapping[str, Effect]
     machine: Mapping[str, Effect]
     """By generation and chip, as "vllm/h100-sxm"; of users' own records only."""
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        """All of them, in the order of a record."""
+        return (self.mean, *(effect for level in LEVELS for effect in getattr(self, level).values()))
 
 
 @with_config(_STRICT)
@@ -124,8 +131,6 @@ class Calibration:
     """Standard deviation of ln time among dense models, on rows left out of the fit."""
     expert_spread: float
     """The same of models with routed experts."""
-    inflation: float
-    """Factor on the fitted standard deviations that makes bands hold on rows left out."""
     reach: Reach
     terms: Mapping[str, TermEffects]
     own: tuple[str, ...] = ()
@@ -145,11 +150,7 @@ class Calibration:
     @cached_property
     def values(self) -> NDArray[np.float64]:
         """Every effect, in the order of `names`."""
-        found = []
-        for term, level, member in self.names:
-            effects = self.terms[term]
-            found.append(effects.mean.value if level == "mean" else getattr(effects, level)[member].value)
-        return np.array(found)
+        return np.array([effect.value for term in self.terms.values() for effect in term.effects])
 
     def members(self, engine: str, chip: str) -> Mapping[Level, Mapping[str, float]]:
         """Which members of each level speak for an engine's generation on a chip, with their weights."""
@@ -188,7 +189,7 @@ class Calibration:
         generation = load_generations().get(engine)
         kernels = kernel_shares(chip, generation.kernels if generation else "")
         with jax.enable_x64(True):
-            steps = self.inflation * root_of(spread).T
+            steps = root_of(spread).T
             best, turns = _achieved(tuple(self.terms), kernels, spoken @ self.values, steps)
         number: Any = np.float64
         return Calibrated(
@@ -229,8 +230,8 @@ def calibrated_engine(record: Calibration, engine: str, chip: Hardware) -> Calib
 @cache
 def load_calibration(path: Path = RECORD) -> Calibration:
     """The record at `path`, by default the shipped one. Raises InputError naming every fault of the files."""
-    beside = path.with_suffix(".parquet")
     try:
+        beside = path.with_suffix(".parquet")
         table = json.loads(path.read_text(encoding="utf-8"))
         found = TypeAdapter(Calibration).validate_python(table | {"covariance": _covariance(beside)})
     except ValidationError as fault:
@@ -238,10 +239,24 @@ def load_calibration(path: Path = RECORD) -> Calibration:
             f"{path}: {'.'.join(map(str, each['loc']))}: {each['msg']}; run `kvwall calibrate` again"
             for each in fault.errors()
         ) from fault
-    except (OSError, ValueError, TypeError) as fault:
+    except FileNotFoundError as fault:
+        raise InputError(
+            f"{fault.filename}: no such file: a record is a JSON file and a Parquet file beside it"
+        ) from fault
+    except (OSError, ValueError, TypeError, KeyError) as fault:
         raise InputError(f"{path}: not a calibration record ({fault}); run `kvwall calibrate` again") from fault
     _check(found, path)
     return found
+
+
+def _belongs(found: Calibration) -> bool:
+    """Whether the covariance is that of the record's effects: their standard deviations, to the digits of the files."""
+    effects = [each for term in found.terms.values() for each in term.effects]
+    covariance = np.array(found.covariance)
+    if covariance.shape != (len(effects), len(effects)) or not np.all(np.isfinite(covariance)):
+        return False
+    stated = np.array([effect.sd for effect in effects])
+    return bool(np.allclose(np.sqrt(np.maximum(np.diag(covariance), 0.0)), stated, rtol=1e-3, atol=1e-9))
 
 
 def _covariance(path: Path) -> list[list[float]]:
@@ -270,13 +285,13 @@ def _check(found: Calibration, path: Path) -> None:
     faults = Faults()
     if tuple(found.terms) != tuple(TERMS):
         faults.add(f"{path}: its terms are not those of this version: {', '.join(TERMS)}; run `kvwall calibrate` again")
-    if len(found.covariance) != len(found.names):
-        faults.add(
-            f"{path}: {len(found.names)} effects but a covariance of {len(found.covariance)}; keep both files together"
-        )
-    for name in ("model_spread", "expert_spread", "inflation"):
-        if not getattr(found, name) > 0:
-            faults.add(f"{path}: {name} must be above 0")
+    if not _belongs(found):
+        faults.add(f"{path}: the covariance in {path.with_suffix('.parquet').name} is not its own: keep both together")
+    for name in ("model_spread", "expert_spread"):
+        if not 0 < getattr(found, name) < _LARGEST:
+            faults.add(f"{path}: {name} = {getattr(found, name)} must be above 0 and below {_LARGEST:g}")
+    if not (found.reach.pairs and found.reach.context and found.reach.batch):
+        faults.add(f"{path}: reach states no rows")
     for engine, bits in found.reach.cache_bits.items():
         if len(bits) > CACHE_FORMATS:
             faults.add(f"{path}: reach.cache_bits of {engine} has {len(bits)} formats: at most {CACHE_FORMATS}")

@@ -45,7 +45,6 @@ def stand_in() -> Calibration:
         sources={"stand-in": 100},
         model_spread=0.08,
         expert_spread=0.15,
-        inflation=1.0,
         reach=Reach(
             context={f"{engine}/{chip}": LONGEST for engine in ENGINES for chip in CHIPS},
             batch={f"{engine}/{chip}": LARGEST for engine in ENGINES for chip in CHIPS},

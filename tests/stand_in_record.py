@@ -28,7 +28,6 @@ def stand_in(spread: float = 0.1, context: int = 32_768, batch: int = 512) -> Ca
         sources={"x": 10},
         model_spread=spread,
         expert_spread=2 * spread,
-        inflation=1.0,
         reach=Reach(
             dict.fromkeys(_PAIRS, context),
             dict.fromkeys(_PAIRS, batch),

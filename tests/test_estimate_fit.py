@@ -14,7 +14,7 @@ from kvwall.spaces.calibration import RECORD, Calibration, load_calibration
 from kvwall.spaces.errors import InputError
 from kvwall.spaces.hardware import load_hardware
 from kvwall.spaces.terms import TERMS
-from kvwall.sweep.calibration.estimate import rows_to_fit
+from kvwall.sweep.calibration.estimate import rows_to_fit, usable_rows
 from kvwall.sweep.calibration.estimate_fit import (
     NOISE,
     Effects,
@@ -28,7 +28,7 @@ from kvwall.sweep.calibration.forms import CHOSEN, FORMS
 from kvwall.sweep.calibration.held_out import HeldOut, spread_of
 from kvwall.sweep.calibration.record import write_record
 from kvwall.sweep.calibration.spreads import COVERED, covered_elsewhere, spreads_of
-from kvwall.sweep.calibration.steps import MeasuredSteps
+from kvwall.sweep.calibration.steps import MeasuredSteps, measured_steps
 from kvwall.sweep.calibration.update import updated
 from kvwall.sweep.measured_rows import read_rows
 from kvwall.sweep.speed_prediction import log_seconds
@@ -162,7 +162,7 @@ def test_spreads_cover_rows_that_they_were_not_set_on() -> None:
     of_fit = np.full(len(steps), 0.05)
     total = np.where(steps.routed, np.hypot(0.2, 0.05), np.hypot(0.1, 0.05))
     drawn = HeldOut(np.random.default_rng(SEED).normal(size=len(steps)) * total, of_fit)
-    spreads = spreads_of(steps, drawn, drawn)
+    spreads = spreads_of(steps, drawn)
     assert np.median(spreads.total(~steps.routed & False, of_fit)) == pytest.approx(np.hypot(0.1, 0.05), rel=0.2)
     for inside in covered_elsewhere(steps, drawn, drawn):
         assert float(np.mean(inside[~steps.too_fast])) == pytest.approx(COVERED, abs=0.07)
@@ -184,7 +184,7 @@ def test_an_unseen_chip_or_engine_borrows_and_is_less_sure() -> None:
 def test_bands_are_those_of_the_whole_covariance() -> None:
     """What a record says of a cell is what the fit's own covariance says of its rows."""
     record, steps = load_calibration(), some_steps()
-    whole = replace(record, model_spread=1e-9, expert_spread=1e-9, inflation=1.0)
+    whole = replace(record, model_spread=1e-9, expert_spread=1e-9)
     _, shipped = log_seconds(steps, whole)
     fit = Fit(_effects_of(record), record.values, np.array(record.covariance))
     np.testing.assert_allclose(shipped, spread_of(fitter(), fit), rtol=1e-3)
@@ -196,15 +196,45 @@ def _effects_of(record: Calibration) -> Effects:
     return Effects(record.names, empty, empty, spoken_of(record.names, tuple(TERMS), members))
 
 
+def test_rows_all_alike_are_predicted_like_each_of_them() -> None:
+    """Also of a model whose layers keep KV in more than one way."""
+    rows, model = read_rows(), {"openai/gpt-oss-120b", "meta-llama/Meta-Llama-3.1-8B"}
+    usable, _ = usable_rows(rows[::9])
+    for one in {each.model: each for each in usable if each.model in model}.values():
+        alone, _ = measured_steps([one])
+        three, _ = measured_steps([one] * 3)
+        other, _ = measured_steps([one, usable[0]])
+        assert alone is not None
+        assert three is not None
+        assert other is not None
+        expected = log_seconds(alone, load_calibration())[0][0]
+        assert log_seconds(three, load_calibration())[0] == pytest.approx([expected] * 3, rel=1e-9)
+        assert log_seconds(other, load_calibration())[0][0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
+    path, record = tmp_path / "record.json", load_calibration()
+    write_record(record, path)
+    assert load_calibration(path).rows == record.rows
+    other = tmp_path / "other.json"
+    write_record(replace(record, covariance=tuple(map(tuple, (-np.array(record.covariance)).tolist()))), other)
+    with pytest.raises(InputError, match="is not its own"):
+        load_calibration(other)
+    path.with_suffix(".parquet").unlink()
+    load_calibration.cache_clear()
+    with pytest.raises(InputError, match="no such file"):
+        load_calibration(path)
+
+
 def test_wrong_records_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "estimate.json"
-    with pytest.raises(InputError, match="not a calibration record"):
+    with pytest.raises(InputError, match="no such file"):
         load_calibration(path)
     path.write_text(
         RECORD.read_text(encoding="utf-8").replace('"model_spread": ', '"model_spread": -'), encoding="utf-8"
     )
     path.with_suffix(".parquet").write_bytes(RECORD.with_suffix(".parquet").read_bytes())
-    with pytest.raises(InputError, match="model_spread must be above 0"):
+    with pytest.raises(InputError, match="model_spread = -.* must be above 0"):
         load_calibration(path)
     path.write_text(RECORD.read_text(encoding="utf-8").replace('"weights_8"', '"weights_9"'), encoding="utf-8")
     with pytest.raises(InputError, match="terms are not those of this version"):

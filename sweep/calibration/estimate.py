@@ -95,7 +95,6 @@ def record_of(fitter: StepFitter, fit: Fit, spreads: Spreads, fitting: NDArray[n
         sources=dict(sorted(sources.items())),
         model_spread=spreads.dense,
         expert_spread=spreads.experts,
-        inflation=spreads.inflation,
         reach=reach_of(steps, fitting),
         terms=terms_of_fit(fit, fit.effects.rows(steps, fitting)),
         covariance=tuple(map(tuple, fit.covariance.tolist())),
@@ -112,7 +111,7 @@ def main() -> None:
     whole = {name: fitter.fit(rows.fitting) for name, fitter in fits.items()}
     left_out = {name: held_out(each, whole[name], rows.fitting, pair_of, FOLDS) for name, each in fits.items()}
     by_chip = held_out(fits[CHOSEN], whole[CHOSEN], rows.fitting, chip_of)
-    spreads = spreads_of(rows.steps, left_out[CHOSEN], by_chip)
+    spreads = spreads_of(rows.steps, left_out[CHOSEN])
     write_record(record_of(fits[CHOSEN], whole[CHOSEN], spreads, rows.fitting, fitted))
     report = accuracy_report(rows.steps, left_out, by_chip, rows.refused)
     report["own_rows"] = [asdict(each) for each in own_rows(fits[CHOSEN], whole[CHOSEN], rows.fitting)]

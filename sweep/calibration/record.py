@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
@@ -86,11 +87,12 @@ def write_record(record: Calibration, path: Path = RECORD) -> None:
     table = asdict(replace(record, covariance=()))
     del table["covariance"]
     column = pa.table({"lower_triangle": lower_triangle(np.array(record.covariance))})
-    beside, new = path.with_suffix(".parquet"), path.with_suffix(".new")
-    pyarrow.parquet.write_table(column, new, compression="zstd", store_schema=False)
-    new.replace(beside)
-    new.write_text(json.dumps(rounded(table), indent=1) + "\n", encoding="utf-8")
-    new.replace(path)
+    with TemporaryDirectory(dir=path.parent, prefix=".record-") as folder:  # both are whole before either is there
+        text, matrix = Path(folder) / path.name, Path(folder) / path.with_suffix(".parquet").name
+        text.write_text(json.dumps(rounded(table), indent=1) + "\n", encoding="utf-8")
+        pyarrow.parquet.write_table(column, matrix, compression="zstd", store_schema=False)
+        matrix.replace(path.with_suffix(".parquet"))
+        text.replace(path)
 
 
 def rounded(value: Any) -> Any:

@@ -100,7 +100,8 @@ class MeasuredSteps:
         """Seconds of every row whose operators take these times."""
         token, iteration, prompts = self.served.token(times), self.served.iteration(times), self._prompts(times)
         whole = prompts + times.decode * self.tokens
-        of_static = prompts / jnp.maximum(self.tokens, 1.0) + times.decode  # a row may not state how many were written
+        of_prompts = prompts / jnp.where(self.tokens > 0, self.tokens, jnp.inf)  # none where a row states no output
+        of_static = of_prompts + times.decode
         rate = jnp.where(self.served.arriving > 0, iteration, of_static)
         by_kind = [token, whole * self.waves, rate * self.waves]
         return jnp.select([self.kind == place for place in range(len(by_kind))], by_kind)
@@ -211,6 +212,7 @@ def _design(rows: Sequence[UsableRow]) -> Design:
     space = spanning_space(designs)
     at = np.unravel_index([space.index(design) for design in designs], space.shape) if space.dims else ()
     where = {name: np.asarray(place) for name, place in zip(space.dims, at, strict=True)}
+    where = where or {"row": np.zeros(len(rows), np.int64)}  # rows all alike still have a dimension of their own
     with jax.enable_x64(True):
         return Columns(space, load_catalogue(space)).design(where)
 
