@@ -90,16 +90,13 @@ def check_out(path: Path, inputs: Sequence[Path] = ()) -> None:
     faults.raise_if_any()
     if is_same(path, RECORD):
         faults.add(f"--out {path} is the shipped record: give another name")
-    beside, new = path.with_suffix(".parquet"), path.with_suffix(".new")
-    for each in (beside, new):
-        check_place("--out", each, inputs, faults)
+    beside = path.with_suffix(".parquet")
+    check_place("--out", beside, inputs, faults)
     faults.raise_if_any()
     if path.exists() and not _is_record(path):
         faults.add(f"--out {path} is there and is no calibration record: give another name, or remove it")
     if beside.exists() and not _is_covariance(beside):
         faults.add(f"--out {path} would overwrite {beside}, which is no part of a record: give another name")
-    if new.exists():
-        faults.add(f"--out {path} would overwrite {new}: give another name, or remove it")
     faults.raise_if_any()
 
 

@@ -80,7 +80,8 @@ def _line(place: int, cells: Sequence[str], at: Mapping[str, int], columns: Sequ
     there = {name: cells[where] for name, where in at.items() if where < len(cells)}
     reason = ""
     if len(cells) < width or any(cells[width:]):
-        reason = f"line {place} has {len(cells)} cells and the first line {width}: put text with commas in quotes"
+        there_are = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+        reason = f"its line has {there_are} and the first line {width}: put text with commas in quotes"
     return Line(place, dict.fromkeys(columns, "") | there, reason)
 
 

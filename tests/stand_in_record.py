@@ -20,7 +20,7 @@ def stand_in(spread: float = 0.1, context: int = 32_768, batch: int = 512) -> Ca
     for name, term in TERMS.items():
         there = [level for level in _KNOWN if level in term.spread]
         levels = [{_KNOWN[level]: Effect(0.0, _SD, 5)} if level in there else {} for level in LEVELS]
-        terms[name] = TermEffects(term.meaning, term.unit, 0.3, Effect(term.mean, term.sd / 4, 10), *levels)
+        terms[name] = TermEffects(term.meaning, term.unit, Effect(term.mean, term.sd / 4, 10), *levels)
     record = Calibration(
         version="stand-in",
         fitted="2026-01-01",

@@ -112,8 +112,8 @@ def test_lines_too_short_or_too_long(tmp_path: Path) -> None:
     short, long = cells("short")[:-3], [*cells("long"), "more"]
     found = beside_good(tmp_path / "rows.csv", short, long, [], ["", " ", ""])
     width = len(ALL)
-    assert found["short"].startswith(f"line 3 has {width - 3} cells and the first line {width}")
-    assert found["long"].startswith(f"line 4 has {width + 1} cells and the first line {width}")
+    assert found["short"].startswith(f"its line has {width - 3} cells and the first line {width}")
+    assert found["long"].startswith(f"its line has {width + 1} cells and the first line {width}")
     assert beside_good(tmp_path / "rows.csv", [*cells("blank-more"), "", ""]) == {}
 
 
@@ -121,7 +121,7 @@ def test_lines_are_counted_as_an_editor_counts_them(tmp_path: Path) -> None:
     found = beside_good(tmp_path / "rows.csv", cells("two lines", model="Llama\n3"), cells("", value="x"), ["alone"])
     path = tmp_path / "rows.csv"
     assert found.keys() == {f"{path}, line 5", "alone"}
-    assert found["alone"].startswith("line 6 has 1 cells")
+    assert found["alone"].startswith("its line has 1 cell and")
 
 
 def test_a_row_without_an_id_is_used_by_its_line(tmp_path: Path) -> None:
@@ -132,9 +132,9 @@ def test_a_row_without_an_id_is_used_by_its_line(tmp_path: Path) -> None:
 def test_of_rows_with_one_id_the_first_is_used(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     found = beside_good(path, cells("good-1", value=99), cells("bad", value="x"), cells("bad"), cells("good-1"))
-    told = "an earlier row has the id {}: give each its own"
-    assert found[f"good-1 ({path}, line 3)"] == found[f"good-1 ({path}, line 6)"] == told.format("good-1")
-    assert found[f"bad ({path}, line 5)"] == told.format("bad")
+    told = "an earlier row has this id: give each its own"
+    assert found[f"good-1 ({path}, line 3)"] == found[f"good-1 ({path}, line 6)"] == told
+    assert found[f"bad ({path}, line 5)"] == told
     assert len(found) == 4
     other = table(tmp_path / "other.csv", [cells("good-1"), cells("new")])
     both = read_runs([path, other], {})
@@ -215,7 +215,7 @@ def test_the_command_uses_the_others(tmp_path: Path, record: Path, capsys: pytes
 
 
 def test_a_batch_of_which_some_wait_is_extrapolated() -> None:
-    found = compared([row("waits", batch_or_concurrency=400, input_tokens=8192), row("fits")])
+    found = compared([row("waits", batch_or_concurrency=400, input_tokens=8192, value=50.0), row("fits")])
     because = {each.id: " ".join(each.because) for each in found.predictions}
     assert "of 400 sequences fit at once" in because["waits"]
     assert "fit at once" not in because["fits"]

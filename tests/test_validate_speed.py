@@ -344,7 +344,7 @@ def test_a_file_without_usable_rows_is_refused_with_reasons(
         ("", [], "is empty|has no lines|Empty"),
         ("id,model\n", [], "missing|no lines"),
         ("{", [], "JSON"),
-        (None, [], r"^[^:]*rows\.csv: no such file: name a file of results$"),
+        (None, [], r"^kvwall: [^:]*rows\.csv: no such file: name a file of results$"),
         ("ok", ["--repeats", "sometimes"], 'repeats "sometimes" is unknown: give keep or collapse'),
         ("ok", ["--hardware", "h900"], "h900"),
         ("ok", ["--tp", "two"], '--tp is "two"'),

@@ -113,12 +113,10 @@ def test_a_record_takes_the_place_of_a_record_only(tmp_path: Path) -> None:
             check_out(out)
 
 
-@pytest.mark.parametrize("name", ["r.json", "r.parquet", "r.new"])
+@pytest.mark.parametrize("name", ["r.json", "r.parquet"])
 def test_a_record_takes_no_inputs_place(tmp_path: Path, name: str) -> None:
     write_record(stand_in(), tmp_path / "r.json")  # even where the input looks like a record
     source, link = tmp_path / name, tmp_path / "link"
-    if not source.exists():
-        source.write_bytes(b"x")
     link.symlink_to(source)
     for given in (source, link):
         with pytest.raises(InputError, match="would overwrite .*, which is read"):
@@ -128,17 +126,14 @@ def test_a_record_takes_no_inputs_place(tmp_path: Path, name: str) -> None:
 def test_files_beside_a_record_that_are_not_its_own_stay(tmp_path: Path) -> None:
     out = tmp_path / "r.json"
     pa.parquet.write_table(pa.table({"value": [1.0]}), tmp_path / "r.parquet")
-    (tmp_path / "r.new").write_text("mine")
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=r"r\.parquet, which is no part of a record"):
         check_out(out)
-    assert [name in fault for name, fault in zip(("r.parquet", "r.new"), error.value.faults, strict=True)]
-    (tmp_path / "r.new").unlink()
     (tmp_path / "r.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match="no part of a record"):
         check_out(out)
 
 
-@pytest.mark.parametrize("suffix", [".json", ".parquet", ".new"])
+@pytest.mark.parametrize("suffix", [".json", ".parquet"])
 def test_a_record_takes_no_devices_place(tmp_path: Path, suffix: str) -> None:
     for each in other_things(tmp_path, suffix):
         with pytest.raises(InputError, match="give"):

@@ -44,7 +44,7 @@ class _Reading:
         """A row of a table, whose name may be there already: the first that has it keeps it."""
         reasons, name = left_out(each), each.name
         if name in self.rows or name in self.refused:
-            reasons = (*reasons, f"an earlier row has the id {name}: give each its own")
+            reasons = (*reasons, "an earlier row has this id: give each its own")
             name = f"{name} ({path}, line {each.place})"
         if reasons:
             self.refused[name] = reasons
