@@ -43,6 +43,11 @@ class Faults:
     def __bool__(self) -> bool:
         return bool(self._found)
 
+    @property
+    def found(self) -> tuple[str, ...]:
+        """Everything recorded."""
+        return tuple(self._found)
+
     def raise_if_any(self, label: str = "") -> None:
         """Raise one InputError with everything recorded, each after the label if any; do nothing for nothing."""
         if self._found:

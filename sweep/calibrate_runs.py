@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet
 
 from kvwall.spaces.aliases import load_aliases
 from kvwall.spaces.calibration import RECORD, Calibration, load_calibration
@@ -16,6 +20,10 @@ from kvwall.sweep.calibration.update import updated
 from kvwall.sweep.runs import read_runs
 from kvwall.sweep.speed_prediction import predict, usable_steps
 from kvwall.sweep.validate_speed import errors_of_predictions, nothing_usable
+from kvwall.sweep.written_file import check_place, is_same
+
+COVARIANCE: Final = "lower_triangle"
+"""The one column of the file beside a record."""
 
 
 @dataclass(frozen=True)
@@ -65,18 +73,47 @@ def adapt(paths: Sequence[Path], stated: Mapping[str, str], start: Path | None =
     return Adapted(found, found.rows - record.rows, refused, before, after)
 
 
-def check_out(path: Path) -> None:
-    """Refuse a file name that no record can have, before anything is computed. Raises InputError with every fault."""
+def check_out(path: Path, inputs: Sequence[Path] = ()) -> None:
+    """Refuse a name that no record can have, or whose files are something else, before anything is computed.
+
+    Args:
+        path: the record's JSON file; its covariance has the same name with another ending.
+        inputs: the files of runs, which must stay.
+
+    Raises:
+        InputError: with every fault.
+    """
     faults = Faults()
     if path.suffix != ".json":
         faults.add(f"--out {path}: give a name that ends in .json; the covariance lies beside it, in .parquet")
-    if path.is_dir():
-        faults.add(f"--out {path} is a folder: give a file's name")
-    elif path.resolve() == RECORD.resolve():
-        faults.add(f"--out {path} is the shipped record: give another name")
-    if not path.parent.is_dir():
-        faults.add(f"--out {path}: there is no folder {path.parent}: make it, or choose another")
+    check_place("--out", path, inputs, faults)
     faults.raise_if_any()
+    if is_same(path, RECORD):
+        faults.add(f"--out {path} is the shipped record: give another name")
+    beside = path.with_suffix(".parquet")
+    check_place("--out", beside, inputs, faults)
+    faults.raise_if_any()
+    if path.exists() and not _is_record(path):
+        faults.add(f"--out {path} is there and is no calibration record: give another name, or remove it")
+    if beside.exists() and not _is_covariance(beside):
+        faults.add(f"--out {path} would overwrite {beside}, which is no part of a record: give another name")
+    faults.raise_if_any()
+
+
+def _is_record(path: Path) -> bool:
+    """Whether a file is a calibration record, perhaps an older one."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and {"terms", "reach"} <= found.keys()
+
+
+def _is_covariance(path: Path) -> bool:
+    try:
+        return list(pyarrow.parquet.read_schema(path).names) == [COVARIANCE]
+    except (OSError, pa.ArrowException):
+        return False
 
 
 def write_adapted(adapted: Adapted, path: Path) -> None:

@@ -20,7 +20,7 @@ import xarray as xr
 from kvwall.spaces.errors import Faults, InputError, nearest
 from kvwall.sweep.bitround import KEEP_BITS
 from kvwall.sweep.store import open_front, open_results, open_summary
-from kvwall.sweep.store.atomic import refused
+from kvwall.sweep.store.atomic import OUT, check_target, refused
 from kvwall.sweep.store.front_file import ROW
 from kvwall.sweep.store.spec_file import read_spec
 
@@ -82,6 +82,8 @@ def export(
         faults.add(f'"{what}" is no part of the results{nearest(what, PARTS)}: use {", ".join(PARTS)}')
     faults.raise_if_any()
     path = Path(out) if out is not None else Path(folder) / f"{what}.{to}"
+    check_target(path, OUT, faults)
+    faults.raise_if_any()
     with _rows(folder, what) as rows:
         if path.exists() and not force:
             raise InputError(f"{path} exists: give --force to replace it, or another file with --out")

@@ -15,8 +15,13 @@ _ALIKE = 0.6
 
 def extrapolated_because(usable: UsableRow, engine: str, chip: str, batch: float, record: Calibration) -> list[str]:
     """In what respects a row is outside; `batch` is what runs at once. Empty where it is inside."""
-    found = (_of_engine(engine, chip, record), _of_cache(usable, engine, record))
-    return [*(reason for each in found for reason in each), *_of_size(usable, engine, chip, batch, record)]
+    found = (
+        _of_engine(engine, chip, record),
+        _of_cache(usable, engine, record),
+        _of_size(usable, engine, chip, batch, record),
+        _of_memory(usable, batch),
+    )
+    return [reason for each in found for reason in each]
 
 
 def _of_engine(engine: str, chip: str, record: Calibration) -> Iterator[str]:
@@ -44,3 +49,10 @@ def _of_size(usable: UsableRow, engine: str, chip: str, batch: float, record: Ca
         yield f"context {context:,.0f} is beyond the longest measured, {longest:,}"
     if batch > largest:
         yield f"batch {batch:,.0f} is beyond the largest measured, {largest:,}"
+
+
+def _of_memory(usable: UsableRow, batch: float) -> Iterator[str]:
+    """Rows whose sequences took turns, which the fit leaves out."""
+    stated, at_once = int(usable.axes["batch"]), round(batch)
+    if at_once < stated:
+        yield f"only {at_once:,} of {stated:,} sequences fit at once"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +16,7 @@ from kvwall.spaces.axes import Value
 from kvwall.spaces.errors import Faults, InputError
 from kvwall.spaces.models.load import load_model
 from kvwall.sweep.measured_rows import METRIC_UNITS, MeasuredRow
+from kvwall.sweep.row_cells import too_few
 from kvwall.sweep.single import attempt
 
 DEGREES: Final = ("tensor_parallel", "pipeline_parallel", "attention_data_parallel")
@@ -92,6 +93,7 @@ def _kv(row: MeasuredRow, aliases: Aliases, framework: str) -> Axes:
 def _workload(row: MeasuredRow) -> Axes:
     """Batch and lengths; an empty prompt is one token, an output of unknown length none, which is the fastest."""
     faults = Faults()
+    _check_counts(row, ("batch_or_concurrency", "input_tokens", "output_tokens"), faults)
     if row.batch_or_concurrency is None:
         faults.add("batch not stated")
     if row.input_tokens is None:
@@ -104,8 +106,17 @@ def _workload(row: MeasuredRow) -> Axes:
     }
 
 
+def _check_counts(row: MeasuredRow, names: Sequence[str], faults: Faults) -> None:
+    for name in names:
+        if reason := too_few(name, getattr(row, name)):
+            faults.add(reason)
+
+
 def _parallel(row: MeasuredRow, only: str | None) -> Axes:
     """Degrees of parallelism; axes of degree 1 are left out. `only`: the one axis along which the engine splits."""
+    faults = Faults()
+    _check_counts(row, ("n_devices", "tp", "pp", "ep"), faults)
+    faults.raise_if_any()
     devices, tensor = row.n_devices, row.tp
     if devices is None:
         raise InputError("number of devices not stated")

@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from kvwall.objectives import compute, engine_memory, parallel
-from kvwall.objectives.register import LABELS
+from kvwall.objectives.register import BANDED, LABELS, band_of
 from kvwall.objectives.status import computed
 from kvwall.objectives.tiers import TIERS
 from kvwall.spaces.assumptions import ROLES
@@ -20,6 +20,8 @@ PEAKS: Final = ("bf16_flops", "fp8_flops", "fp4_flops")
 """The figure behind each slot of `Ledger.flop_by_format`."""
 _LIMITED: Final = frozenset({"max_batch", "max_concurrency", "kv_pool_blocks", "kv_pool_tokens"})
 _STEP: Final = "time_per_output_token"
+_BOUNDED: Final = {bound: name for name in BANDED for bound in band_of(name)}
+"""Bound of a band -> the metric that it is of, and with which it is missing."""
 
 
 def null_reason(single: SingleDesign, metric: str, value: float) -> str:
@@ -48,7 +50,7 @@ def missing_figures(single: SingleDesign, metric: str) -> list[str]:
     """A sentence for each hardware figure that the metric needs and no source states."""
     if bool(single.evaluation.sourced[metric]):
         return []
-    match metric:
+    match _BOUNDED.get(metric, metric):
         case "ridge_point":
             needed = [_ffn_peak(single)]
         case "energy_per_token":

@@ -23,10 +23,13 @@ def print_report(report: SpeedReport) -> None:
     console = terminal()
     record = report.record
     console.print(overall_sentence(report), markup=False)
-    console.print(f"Calibration {record.version} of {record.fitted}, {record.rows:,} rows.", style="dim", markup=False)
+    console.print(
+        f"Calibration {record.version} of {record.fitted}, {counted(record.rows, 'row')}.", style="dim", markup=False
+    )
     if report.outside:
-        what = f"{report.outside:,} predictions go beyond what was measured (extrapolated; --json says why)."
-        console.print(what, style="dim")
+        go = "goes" if report.outside == 1 else "go"
+        what = f"{counted(report.outside, 'prediction')} {go} beyond what was measured"
+        console.print(f"{what} (extrapolated; --json says why).", style="dim")
     console.print()
     _print_groups(console, report)
     print_refused(console, report.refused)
@@ -35,10 +38,17 @@ def print_report(report: SpeedReport) -> None:
 def overall_sentence(report: SpeedReport) -> str:
     """The whole in one line."""
     found = report.overall
-    rows = (
-        f"{found.n:,} configurations" if any(each.repeats > 1 for each in report.predictions) else f"{found.n:,} rows"
-    )
-    return f"{rows} predicted: {summary_text(found)}."
+    what = "configuration" if any(each.repeats > 1 for each in report.predictions) else "row"
+    return f"{counted(found.n, what)} predicted: {summary_text(found)}."
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def summary_text(found: Accuracy) -> str:
@@ -110,6 +120,6 @@ def print_refused(console: Console, refused: Mapping[str, Sequence[str]]) -> Non
         return
     counts = list(reason_counts(refused).items())
     for reason, count in counts[:MOST_LISTED]:
-        console.print(f"  {count:,} rows: {reason}", style="dim", markup=False)
+        console.print(f"  {counted(count, 'row')}: {reason}", style="dim", markup=False)
     if len(counts) > MOST_LISTED:
-        console.print(f"  and {len(counts) - MOST_LISTED} reasons more; --json lists every row", style="dim")
+        console.print(f"  and {counted(len(counts) - MOST_LISTED, 'reason')} more; --json lists every row", style="dim")

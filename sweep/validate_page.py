@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from kvwall.spaces.errors import InputError
 from kvwall.sweep.report.page import document, tiles_html
 from kvwall.sweep.report.parts import Section, Table
 from kvwall.sweep.report.wording import short_name
@@ -27,12 +26,7 @@ _MOST_ROWS: Final = 30
 
 def write_page(report: SpeedReport, path: Path) -> None:
     """Write the page. Raises InputError where the file cannot be written."""
-    if not path.name:
-        raise InputError(f'--plot "{path}" is no file: give a name, as accuracy.html')
-    try:
-        write_atomically(path, page(report).encode())
-    except InputError as fault:
-        raise InputError(each.replace("--out", "--plot") for each in fault.faults) from fault
+    write_atomically(path, page(report).encode(), "--plot")
 
 
 def page(report: SpeedReport) -> str:
@@ -50,7 +44,7 @@ def _tiles(report: SpeedReport) -> list[tuple[str, str, str]]:
     found = report.overall
     bias = found.bias_time or 0.0
     return [
-        (f"{found.n:,}", "rows predicted", f"{len(report.refused):,} refused"),
+        (f"{found.n:,}", "row predicted" if found.n == 1 else "rows predicted", f"{len(report.refused):,} refused"),
         (percent(found.median_ape), "median error", "half of the rows are nearer"),
         (percent(found.mape), "mean error", f"on average {percent(abs(bias))} too {'slow' if bias > 0 else 'fast'}"),
         (percent(found.coverage, 0), "inside the band", "80 % are meant to be"),

@@ -134,4 +134,6 @@ def nothing_usable(refused: Mapping[str, Sequence[str]]) -> InputError:
         return InputError(f"{head}: the files hold none")
     if len(refused) <= MOST_LISTED:
         return InputError(f"{head}: {name}: {reason}" for name, reasons in refused.items() for reason in reasons)
-    return InputError(f"{head}: {reason} ({count} rows)" for reason, count in reason_counts(refused).items())
+    return InputError(
+        f"{head}: {reason} ({count} row{'s' * (count > 1)})" for reason, count in reason_counts(refused).items()
+    )

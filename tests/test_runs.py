@@ -294,20 +294,6 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "prose": (b"Serving benchmark result\nTPOT 3 ms\n", "format is not known"),
     "header only": (b"id,metric,value,unit\n", "no lines"),
     "rows without columns": (b"id,metric,value,unit\n1,tpot_ms,3,ms\n", "column model is missing"),
-    "rows with a blank value": (
-        b"id,model,hardware,batch_or_concurrency,input_tokens,output_tokens,metric,value,unit\n1,x,y,1,2,3,tpot_ms,,ms\n",
-        "give the columns",
-    ),
-    "rows with a huge count": (
-        b"id,model,hardware,batch_or_concurrency,input_tokens,output_tokens,metric,value,unit\n"
-        b"1,x,y,99999999999,2,3,tpot_ms,4,ms\n",
-        "99999999999",
-    ),
-    "rows of one id": (
-        b"id,model,hardware,batch_or_concurrency,input_tokens,output_tokens,metric,value,unit\n"
-        + b"1,x,y,1,2,3,tpot_ms,4,ms\n" * 2,
-        "two rows have the id 1",
-    ),
     "torn Parquet": (b"PAR1 and nothing of it", "give the columns"),
 }
 

@@ -30,7 +30,7 @@ def command(
     """Adapt the estimates to measured runs and write a record that --calibration takes; the shipped one stays."""
     from kvwall.sweep.calibrate_runs import adapt, check_out, write_adapted
 
-    check_out(out)
+    check_out(out, runs)
     adapted = adapt(runs, stated, calibration)
     write_adapted(adapted, out)
     if json:
@@ -40,15 +40,14 @@ def command(
 
 
 def _print(adapted: Adapted, out: Path) -> None:
-    from kvwall.sweep.speed_table import print_refused, summary_text
+    from kvwall.sweep.speed_table import counted, print_refused, summary_text
     from kvwall.sweep.terminal import terminal
 
     console = terminal()
-    rows = "1 row" if adapted.used == 1 else f"{adapted.used:,} rows"
-    console.print(f"Adapted to {rows}; {len(adapted.refused):,} not used.", markup=False)
+    console.print(f"Adapted to {counted(adapted.used, 'row')}; {len(adapted.refused):,} not used.", markup=False)
     console.print(f"before: {summary_text(adapted.before)}", markup=False)
     console.print(f"after:  {summary_text(adapted.after)} (on the same rows)", markup=False)
     print_refused(console, adapted.refused)
-    console.print(
-        f"\nWritten: {out} and {out.with_suffix('.parquet')}; kvwall validate ROWS --calibration {out}", markup=False
-    )
+    console.print(f"\nWritten: {out} and {out.with_suffix('.parquet')}", markup=False)
+    console.print(f"How far off it is on other runs: kvwall validate ROWS --calibration {out}", markup=False)
+    console.print(f"Estimates with it: kvwall evaluate ... --calibration {out}", markup=False)

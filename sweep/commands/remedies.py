@@ -22,6 +22,7 @@ from kvwall.sweep.commands.axis_options import (
 )
 from kvwall.sweep.remedies import RemediesReport, remedies
 from kvwall.sweep.single import attempt
+from kvwall.sweep.written_file import check_page
 
 NOTHING_ADMISSIBLE: Final = 3
 
@@ -59,7 +60,7 @@ def command(
     faults = Faults()
     refuse_leftovers(context_of_command.args, options, faults)
     if map_page is not None:
-        attempt(faults, lambda: check_page(map_page))
+        attempt(faults, lambda: check_page("--map", map_page, [Path(calibration)] if calibration else []))
     report = _answer(typed, quality_budget, task, confidence, (mode, calibration), rate or [], assume or [], faults)
     if map_page is not None:
         from kvwall.sweep.remedies.page import write_map
@@ -75,16 +76,6 @@ def command(
             typer.echo(f"Map: {map_page}")
     if report.best is None:
         raise typer.Exit(NOTHING_ADMISSIBLE)
-
-
-def check_page(path: Path) -> None:
-    """Raises InputError where no page can be written there."""
-    faults = Faults()
-    if path.suffix.lower() not in {".html", ".htm"}:
-        faults.add(f"--map {path}: the map is a page; name a file that ends in .html")
-    if not path.parent.is_dir():
-        faults.add(f"--map {path}: there is no folder {path.parent}; make it, or name another")
-    faults.raise_if_any()
 
 
 def _answer(

@@ -43,6 +43,8 @@ def command(
         given = dict(zip(_OF_SPEED, (plot, calibration, repeats), strict=True))
         names = [name for name, value in given.items() if value is not None]
         _check_capacity(rows, [*names, *stated], faults)
+    if plot is not None and not capacity:
+        _check_plot(plot, [*rows, *([] if calibration is None else [calibration])], faults)
     faults.raise_if_any()
     if capacity:
         _capacity(rows[0], json)
@@ -55,6 +57,15 @@ def _check_capacity(rows: Sequence[Path], others: Sequence[str], faults: Faults)
         faults.add(f"--capacity takes one file: {len(rows)} are named")
     for name in others:
         faults.add(f"--{name.replace('_', '-')} is of measured speeds: leave it out with --capacity")
+
+
+def _check_plot(plot: Path, inputs: Sequence[Path], faults: Faults) -> None:
+    from kvwall.sweep.written_file import check_page
+
+    try:
+        check_page("--plot", plot, inputs)
+    except InputError as fault:
+        faults.absorb(fault)
 
 
 def _speed(

@@ -41,7 +41,7 @@ _SPAN: Final = 2.0
 
 def write_map(report: RemediesReport, path: Path) -> None:
     """Write the page. Raises InputError where the file cannot be written."""
-    write_atomically(path, page(report).encode())
+    write_atomically(path, page(report).encode(), "--map")
 
 
 def page(report: RemediesReport) -> str:

@@ -48,8 +48,9 @@ def rows_of(found: Found, stated: Stated, name: str, source: str) -> tuple[Measu
 
 def _per_replica(found: Found, labels: Mapping[str, Label]) -> tuple[int, int, tuple[str, ...]]:
     """Devices, and the batch of one replica: the requests of a server are divided evenly among its replicas."""
-    replica = (_count(labels, "tp") or 1) * (_count(labels, "pp") or 1)
-    devices = _count(labels, "n_devices") or replica
+    replica = max(1, (_count(labels, "tp") or 1) * (_count(labels, "pp") or 1))
+    stated = _count(labels, "n_devices")
+    devices = replica if stated is None else stated
     batch = _count(labels, "batch_or_concurrency") or 1
     if found.batch_kind != "concurrency" or "tp" not in labels or devices <= replica:
         return devices, batch, found.notes

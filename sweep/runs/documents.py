@@ -30,6 +30,8 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path}: cannot be read: {fault.strerror or fault}") from fault
     except UnicodeDecodeError as fault:
         raise InputError(f"{path}: is no UTF-8 text: name a file of results, saved as UTF-8") from fault
+    except InputError:  # a ValueError too
+        raise
     except ValueError as fault:  # a path with a null byte
         raise InputError(f"{path}: is no path: {fault}") from fault
     if not text.strip():

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from kvwall.spaces.aliases import load_aliases
 from kvwall.spaces.errors import Faults, InputError
-from kvwall.sweep.measured_rows import MeasuredRow, is_parquet
+from kvwall.sweep.measured_rows import MeasuredRow, TableRow, read_table
 from kvwall.sweep.runs.assemble import blamed, rows_of
 from kvwall.sweep.runs.documents import csv_lines, is_json, json_objects, read_text
 from kvwall.sweep.runs.formats import FORMATS, format_of
 from kvwall.sweep.runs.result import Result
 from kvwall.sweep.runs.stated import Stated, option, read_stated
-from kvwall.sweep.runs.table import COLUMNS, filled, read_measured
+from kvwall.sweep.runs.table import COLUMNS, filled, left_out
+from kvwall.sweep.table_lines import is_parquet
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,20 @@ class _Reading:
     faults: dict[str, list[int]] = field(default_factory=dict)
     """Fault -> the results that have it, by their place in the file."""
 
-    def add(self, rows: Sequence[MeasuredRow], place: int) -> None:
-        for row in rows:
-            if row.id in self.rows or row.id in self.refused:
-                self.blame(InputError(f"two rows have the id {row.id}: give each its own"), place)
-            self.rows[row.id] = row
+    def add(self, rows: Sequence[MeasuredRow]) -> None:
+        """Rows of a result, whose names hold its file and place: no other has them."""
+        self.rows.update({row.id: row for row in rows})
+
+    def add_of_table(self, each: TableRow, path: Path, stated: Stated) -> None:
+        """A row of a table, whose name may be there already: the first that has it keeps it."""
+        reasons, name = left_out(each), each.name
+        if name in self.rows or name in self.refused:
+            reasons = (*reasons, "an earlier row has this id: give each its own")
+            name = f"{name} ({path}, line {each.place})"
+        if reasons:
+            self.refused[name] = reasons
+        elif each.row is not None:
+            self.rows[name] = filled(each.row, stated)
 
     def blame(self, error: InputError, place: int) -> None:
         for fault in error.faults:
@@ -105,13 +115,10 @@ def _holds_parquet(path: Path) -> bool:
 
 
 def _read_table(path: Path, stated: Stated, reading: _Reading) -> None:
-    rows = read_measured(path)
-    for place, (row, left_out) in enumerate(rows, 1):
-        if left_out:
-            reading.refused[row.id] = (left_out,)
-            continue
+    rows = read_table(path)
+    for place, each in enumerate(rows, 1):
         try:
-            reading.add([filled(row, stated)], place)
+            reading.add_of_table(each, path, stated)
         except InputError as error:
             reading.blame(error, place)
     reading.raise_if_any(path, len(rows))
@@ -121,13 +128,13 @@ def _read_results(path: Path, results: Sequence[Mapping[str, object]], stated: S
     for place, fields in enumerate(results, 1):
         name = str(path) if len(results) == 1 else f"{path}#{place}"
         try:
-            _read_result(fields, stated, name, reading, place)
+            _read_result(fields, stated, name, reading)
         except InputError as error:
             reading.blame(error, place)
     reading.raise_if_any(path, len(results))
 
 
-def _read_result(fields: Mapping[str, object], stated: Stated, name: str, reading: _Reading, place: int) -> None:
+def _read_result(fields: Mapping[str, object], stated: Stated, name: str, reading: _Reading) -> None:
     kind = format_of(fields)
     if not kind:
         raise InputError(_unknown())
@@ -139,7 +146,7 @@ def _read_result(fields: Mapping[str, object], stated: Stated, name: str, readin
     if refused:
         reading.refused[name] = refused
     else:
-        reading.add(rows_of(found, stated, name, f"{name}: {kind} {result.text('date')}".rstrip()), place)
+        reading.add(rows_of(found, stated, name, f"{name}: {kind} {result.text('date')}".rstrip()))
 
 
 _NOT_AT_ONCE = (

@@ -5,13 +5,12 @@ A column `use`, where there is one, says what a row is good for: rows that do no
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from kvwall.spaces.errors import InputError
-from kvwall.sweep.measured_rows import KEPT, MeasuredRow, read_table, rows_of_table
+from kvwall.sweep.measured_rows import KEPT, MeasuredRow, TableRow
 from kvwall.sweep.runs.result import Label, stated_only
 from kvwall.sweep.runs.stated import OPTIONS, Stated
 
@@ -19,18 +18,11 @@ COLUMNS: Final = frozenset({"metric", "value", "unit"})
 """By these a CSV file is recognised; `read_table` names the others that it lacks."""
 
 
-def read_measured(path: Path) -> Sequence[tuple[MeasuredRow, str]]:
-    """The rows of a file, each with the reason why it is left out, or ''. Raises InputError."""
-    table = read_table(path)
-    rows = rows_of_table(table)
-    if "use" not in table.column_names:
-        return [(row, "") for row in rows]
-    uses = table["use"].to_pylist()
-    reasons = table["use_reason"].to_pylist() if "use_reason" in table.column_names else [""] * len(rows)
-    return [
-        (row, "" if use in ("", None, KEPT) else ": ".join(filter(None, (f"use is {use}", reason))))
-        for row, use, reason in zip(rows, uses, reasons, strict=True)
-    ]
+def left_out(each: TableRow) -> tuple[str, ...]:
+    """Why a row is not used; empty where it is."""
+    if each.use not in ("", KEPT):
+        return (": ".join(filter(None, (f"use is {each.use}", each.use_reason))),)
+    return each.reasons
 
 
 def filled(row: MeasuredRow, stated: Stated) -> MeasuredRow:

@@ -8,19 +8,24 @@ import os
 import shutil
 import uuid
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from kvwall.spaces.errors import InputError
+from kvwall.spaces.errors import Faults, InputError
 
 Payload: TypeAlias = bytes | memoryview
+OUT: Final = "--out"
 
 
-def write_atomically(path: Path, payload: Payload) -> None:
+def write_atomically(path: Path, payload: Payload, option: str = OUT) -> None:
     """Write under a hidden name in the same folder, flush to the disk, then rename.
 
     A kill or a power cut leaves the old file, or none, and perhaps a hidden `.part`. Raises InputError where the disk
-    is full or the folder cannot be written to; nothing is left behind then.
+    is full, the folder cannot be written to, or the name is that of a folder or a device; nothing is left behind then.
+    `option` is the one that chooses the place, for the message.
     """
+    faults = Faults()
+    check_target(path, option, faults)
+    faults.raise_if_any()
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         with part.open("wb") as file:
@@ -33,8 +38,19 @@ def write_atomically(path: Path, payload: Payload) -> None:
         with contextlib.suppress(OSError):  # a read-only disk refuses this as well
             part.unlink(missing_ok=True)
         if isinstance(fault, OSError):
-            raise refused(path, fault) from fault
+            raise refused(path, fault, option) from fault
         raise
+
+
+def check_target(path: Path, option: str, faults: Faults) -> None:
+    """Record a name that something has which is no regular file: a rename would put a file in its place."""
+    try:
+        if path.is_dir():
+            faults.add(f"{option} {path} is a folder: give a file's name")
+        elif path.exists() and not path.is_file():
+            faults.add(f"{option} {path} is a device or a pipe, not a file: give another name")
+    except OSError as fault:  # a name too long, a folder that may not be read
+        faults.absorb(refused(path, fault, option))
 
 
 def remove_parts(folder: Path) -> int:
@@ -45,15 +61,15 @@ def remove_parts(folder: Path) -> int:
     return len(parts)
 
 
-def refused(path: Path, fault: OSError) -> InputError:
+def refused(path: Path, fault: OSError, option: str = OUT) -> InputError:
     """The fault of writing to `path`, in words with the remedy."""
     reason = fault.strerror or str(fault)
     if fault.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         return InputError(
             f"{path} could not be written ({reason}; {free_bytes(path) / 1e9:.3g} GB free): free some space, or choose "
-            "another folder with --out; what is finished is kept, and the same command goes on from there"
+            f"another folder with {option}; what is finished is kept, and the same command goes on from there"
         )
-    return InputError(f"{path} cannot be written ({reason}): choose a folder that you may write to with --out")
+    return InputError(f"{path} cannot be written ({reason}): choose a folder that you may write to with {option}")
 
 
 def free_bytes(path: Path) -> int:
