@@ -240,9 +240,8 @@ def load_calibration(path: Path = RECORD) -> Calibration:
             for each in fault.errors()
         ) from fault
     except FileNotFoundError as fault:
-        raise InputError(
-            f"{fault.filename}: no such file: a record is a JSON file and a Parquet file beside it"
-        ) from fault
+        missing = path if not path.exists() else beside
+        raise InputError(f"{missing}: no such file: a record is a JSON file and a Parquet file beside it") from fault
     except (OSError, ValueError, TypeError, KeyError) as fault:
         raise InputError(f"{path}: not a calibration record ({fault}); run `kvwall calibrate` again") from fault
     _check(found, path)
