@@ -230,8 +230,8 @@ def calibrated_engine(record: Calibration, engine: str, chip: Hardware) -> Calib
 @cache
 def load_calibration(path: Path = RECORD) -> Calibration:
     """The record at `path`, by default the shipped one. Raises InputError naming every fault of the files."""
+    beside = path.parent / f"{path.stem}.parquet"
     try:
-        beside = path.with_suffix(".parquet")
         table = json.loads(path.read_text(encoding="utf-8"))
         found = TypeAdapter(Calibration).validate_python(table | {"covariance": _covariance(beside)})
     except ValidationError as fault:

@@ -282,7 +282,9 @@ def test_the_spread_is_that_of_the_directions() -> None:
     design = one()
     estimate: Estimate = evaluate_step(design).estimated
     moves = []
-    for direction in estimate.calibrated.directions:
+    ways = len(jax.tree.leaves(estimate.calibrated.directions)[0])
+    for place in range(ways):
+        direction = jax.tree.map(lambda leaf, place=place: leaf[place], estimate.calibrated.directions)
         ends = []
         for sign in (1e-4, -1e-4):
             there = jax.tree.map(
