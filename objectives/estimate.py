@@ -145,8 +145,8 @@ def attention_time(work: Operators, achieved: Achieved, chip: HardwareColumns) -
 def of_large_messages(slower: Ratio) -> Ratio:
     """Time of a prompt's collectives over that at the whole link, from the same of small messages; never below 1.
 
-    >>> float(of_large_messages(2.0)), float(of_large_messages(1.2))
-    (1.4, 1.0)
+    >>> float(of_large_messages(2.5)), float(of_large_messages(1.2))
+    (1.75, 1.0)
     """
     return jnp.maximum(LARGE_MESSAGES * slower, 1.0)
 

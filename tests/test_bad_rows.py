@@ -19,8 +19,8 @@ from kvwall.sweep.cli import run
 from kvwall.sweep.measured import usable_row
 from kvwall.sweep.measured_rows import REQUIRED, read_rows
 from kvwall.sweep.runs import read_runs
+from tests.made_rows import COLUMNS, cells_of, compared, row
 from tests.stand_in_record import stand_in
-from tests.test_validate_speed import COLUMNS, cells_of, compared, row
 
 COUNTS = ("n_devices", "tp", "pp", "ep", "batch_or_concurrency", "input_tokens", "output_tokens")
 ALL = (*COLUMNS, "pp", "ep")

@@ -18,8 +18,8 @@ from kvwall.sweep.calibration.record import write_record
 from kvwall.sweep.cli import run
 from kvwall.sweep.measured_rows import MeasuredRow
 from kvwall.sweep.speed_prediction import predict, usable_steps
+from tests.made_rows import BASE, cells_of, row, written
 from tests.stand_in_record import stand_in
-from tests.test_validate_speed import BASE, cells_of, row, written
 
 SLOWER = 1.25
 """How much slower the machine of these tests is than the record says, which has no row of its chip."""

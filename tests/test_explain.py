@@ -13,21 +13,13 @@ from kvwall.sweep.cli import run
 from kvwall.sweep.equation import FUNCTIONS, Explanation, Sheet
 from kvwall.sweep.explain import declare_axes, explain
 from kvwall.sweep.single import single_design
+from tests.calculator import ASSUMED, CALCULATOR
 
 LLAMA = "meta-llama/Meta-Llama-3-70B"
 DESIGN = ("--model", LLAMA, "--hardware", "h100-sxm", "--tensor-parallel", "8", "--batch", "4")
 
 
-CALCULATOR = {
-    "min": min, "max": max, "ceil": math.ceil, "floor": math.floor, "sqrt": math.sqrt, "ln": math.log, "exp": math.exp,
-}  # fmt: skip
 ENGINES = ("vllm", "vllm-0.20", "vllm-0.7", "sglang", "trtllm", "llamacpp")
-ASSUMED = {
-    "host_link_bandwidth": "64 GB/s", "cxl_link_bandwidth": "30 GB/s", "nvme_link_bandwidth": "12 GB/s",
-    "remote_link_bandwidth": "25 GB/s", "scale_out_bandwidth": "50 GB/s", "host_capacity": "256 GB",
-    "nvme_link_devices": "8", "memory_domains": "4", "cxl_energy": "10 pJ/bit", "nvme_energy": "14 pJ/bit",
-    "remote_energy": "20 pJ/bit",
-}  # fmt: skip
 EXPLAINED = [
     (*DESIGN, "--context", "4096"),
     (*DESIGN, "--context", "30000", "--output-tokens", "1000", "--key-bits", "4", "--value-bits", "2",

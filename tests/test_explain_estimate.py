@@ -9,7 +9,7 @@ import pytest
 from kvwall.sweep.equation import Explanation
 from kvwall.sweep.explain import explain
 from kvwall.sweep.single import single_design
-from tests.test_explain import ASSUMED, CALCULATOR
+from tests.calculator import ASSUMED, CALCULATOR
 
 DESIGN = {"hardware": "h100-sxm", "context": 30_000, "batch": 8, "engine": "vllm"}
 CASES = [

@@ -11,7 +11,7 @@ spec.loader.exec_module(readme)
 
 def test_console_blocks_are_up_to_date():
     text = readme.README.read_text(encoding="utf-8")
-    assert text.count("```console") == 3
+    assert text.count("```console") == 5
     assert readme.filled(text) == text, "run: python docs/readme.py"
 
 

@@ -105,8 +105,7 @@ def calibrated_in_other_units(known: Calibrated, changed: str) -> Calibrated:
         collective = jax.tree.map(lambda number: scaled(number, factor("s", changed)), each.collective)
         return replace(each, **costs, collective=collective)
 
-    directions = tuple(achieved(each) for each in known.directions)
-    return replace(known, achieved=achieved(known.achieved), directions=directions)
+    return replace(known, achieved=achieved(known.achieved), directions=achieved(known.directions))
 
 
 def change_constants(patch: pytest.MonkeyPatch, changed: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.util
 import json
 import math
@@ -10,7 +9,6 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,44 +18,22 @@ import pytest
 
 from kvwall.objectives.bands import DEVIATIONS_OF_BAND
 from kvwall.spaces.aliases import load_aliases
-from kvwall.spaces.calibration import Calibration
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.accuracy import Accuracy, Errors, accuracy, errors_of, grouped
 from kvwall.sweep.calibration.record import write_record
 from kvwall.sweep.cli import run
 from kvwall.sweep.held_out_record import HELD_OUT, load_held_out
-from kvwall.sweep.measured_rows import ROWS, MeasuredRow, read_rows
+from kvwall.sweep.measured_rows import ROWS, read_rows
 from kvwall.sweep.report.accuracy import accuracy_section, accuracy_sections
 from kvwall.sweep.report.parts import Table
-from kvwall.sweep.runs import Runs
 from kvwall.sweep.speed_groups import GROUPINGS
 from kvwall.sweep.speed_prediction import collapsed, log_seconds, predict, usable_steps
 from kvwall.sweep.study import Study
 from kvwall.sweep.validate_page import page, write_page
-from kvwall.sweep.validate_speed import SpeedReport, compare, nothing_usable
+from kvwall.sweep.validate_speed import SpeedReport, nothing_usable
+from tests.made_rows import cells_of, compared, row, written
 from tests.page import numbers, read
 from tests.stand_in_record import stand_in
-
-COLUMNS = (
-    "id", "model", "hardware", "n_devices", "tp", "batch_or_concurrency", "input_tokens", "output_tokens", "metric",
-    "value", "unit", "framework", "framework_version", "batch_kind", "weight_precision", "kv_precision",
-)  # fmt: skip
-UNITS = {"tpot_ms": "ms", "e2e_latency_ms": "ms", "itl_ms": "ms", "output_tokens_per_s_per_gpu": "tok/s/gpu"}
-BASE = MeasuredRow(
-    id="", model="Llama-3.1-8B", hardware="h100-sxm", n_devices=1, tp=1, pp=None, ep=None, weight_precision="bf16",
-    kv_precision="", framework="vLLM", framework_version="0.11.0", batch_or_concurrency=16, batch_kind="static_batch",
-    input_tokens=1024, output_tokens=256, metric="tpot_ms", value=10.0, unit="ms", source="made up", notes="",
-)  # fmt: skip
-
-
-def row(name: str, **changes: Any) -> MeasuredRow:
-    metric = changes.get("metric", "tpot_ms")
-    return replace(BASE, id=name, unit=UNITS.get(metric, "tok/s"), **changes)
-
-
-def compared(rows: Sequence[MeasuredRow], record: Calibration | None = None, *, collapse: bool = False) -> SpeedReport:
-    return compare(Runs(tuple(rows), {}), record or stand_in(), collapse=collapse)
-
 
 MIXED = (
     row("a-1"),
@@ -80,18 +56,6 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("record") / "record.json"
     write_record(stand_in(), path)
     return path
-
-
-def written(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
-def cells_of(each: MeasuredRow) -> dict[str, object]:
-    return {name: getattr(each, name) for name in COLUMNS}
 
 
 # --- arithmetic ---------------------------------------------------------------------------------
@@ -521,7 +485,7 @@ def test_the_page_of_the_docs_tells_what_the_record_holds(held_out: Path) -> Non
     assert "| ceiling: one factor | 10.0 % | 15.0 % | 10.0 % | 15.0 % |" in text
     assert text.index("8 to 31") < text.index("32 to 127")
     assert "| batch not stated | 3 |" in text
-    assert "| mi300x | 50 | 20.0 % | 10.0 % | -50 % |" in text
+    assert "| mi300x | vllm | 50 | 20.0 % | 10.0 % | -50 % |" in text
     assert "| h100-sxm | kv8 |" in text
     assert "### Model" not in text
 

@@ -15,8 +15,8 @@ from kvwall.sweep.calibration.record import write_record
 from kvwall.sweep.cli import run
 from kvwall.sweep.store.atomic import write_atomically
 from kvwall.sweep.written_file import check_page
+from tests.made_rows import cells_of, row, written
 from tests.stand_in_record import stand_in
-from tests.test_validate_speed import cells_of, row, written
 
 
 @pytest.fixture
