@@ -29,6 +29,8 @@ from kvwall.spaces.kernel_shares import KernelShares, kernel_shares
 from kvwall.spaces.terms import LEVELS, MACHINE, TERMS, Level, achieved
 
 RECORD: Final = Path(__file__).parent / "catalog" / "calibration" / "estimate.json"
+COVARIANCE: Final = "lower_triangle"
+"""The one column of the file beside a record."""
 _LARGEST: Final = 100.0
 """Standard deviation of a logarithm beyond which it says nothing."""
 TYPICAL: Final = ("vllm", "sglang", "trtllm")
@@ -261,7 +263,7 @@ def _belongs(found: Calibration) -> bool:
 def _covariance(path: Path) -> list[list[float]]:
     import pyarrow.parquet  # takes a fifth of a second, which a refused command need not wait for
 
-    column = pyarrow.parquet.ParquetFile(path).read()["lower_triangle"].to_numpy().astype(np.float64)
+    column = pyarrow.parquet.ParquetFile(path).read()[COVARIANCE].to_numpy().astype(np.float64)
     size = int((np.sqrt(8 * len(column) + 1) - 1) / 2)
     lower = np.zeros((size, size))
     lower[np.tril_indices(size)] = column

@@ -114,28 +114,26 @@ def achieved(kernels: KernelShares, value: Mapping[str, Real]) -> Achieved:
     time = {name: jnp.exp(slowed[name]) for name in TERMS}
     dense, attention = time["weights"], time["attention"]
     eight, latent = attention * time["attention_8"], time["latent"]
-
-    def share(reached: Real, slower: Real) -> Real:
-        return jnp.minimum(reached / slower, 1.0)
-
     return Achieved(
         weights=_weights(kernels.weights, dense, dense * time["weights_8"], dense * time["weights_4"]),
         experts=_weights(kernels.weights, time["experts_16"], time["experts_8"], time["experts_4"]),
         compute=ByBits(
             *(
-                share(each, time["compute"])
+                _share(each, time["compute"])
                 for each in (kernels.compute.sixteen, kernels.compute.eight, kernels.compute.four)
             )
         ),
-        attention=ByCache(share(kernels.attention.sixteen, attention), share(kernels.attention.eight, eight)),
+        attention=ByCache(_share(kernels.attention.sixteen, attention), _share(kernels.attention.eight, eight)),
         group_cost=time["query_group"],
-        latent=ByCache(share(kernels.latent.sixteen, attention * latent), share(kernels.latent.eight, eight * latent)),
+        latent=ByCache(
+            _share(kernels.latent.sixteen, attention * latent), _share(kernels.latent.eight, eight * latent)
+        ),
         latent_compute=ByCache(
-            share(kernels.latent_compute.sixteen, attention * latent),
-            share(kernels.latent_compute.eight, eight * latent),
+            _share(kernels.latent_compute.sixteen, attention * latent),
+            _share(kernels.latent_compute.eight, eight * latent),
         ),
         link=ByDevices(
-            *(share(each, time["link"]) for each in (kernels.link.two, kernels.link.four, kernels.link.eight))
+            *(_share(each, time["link"]) for each in (kernels.link.two, kernels.link.four, kernels.link.eight))
         ),
         collective=ByDevices(
             *(
@@ -155,13 +153,15 @@ def achieved(kernels: KernelShares, value: Mapping[str, Real]) -> Achieved:
 
 
 def _weights(reached: ByWeight, sixteen: Real, eight: Real, four: Real) -> ByWeight:
-    def share(each: Real, slower: Real) -> Real:
-        return jnp.minimum(each / slower, 1.0)
-
     return ByWeight(
-        sixteen=share(reached.sixteen, sixteen),
-        eight=share(reached.eight, eight),
-        eight_only=share(reached.eight_only, eight),
-        four=share(reached.four, four),
-        four_only=share(reached.four_only, four),
+        sixteen=_share(reached.sixteen, sixteen),
+        eight=_share(reached.eight, eight),
+        eight_only=_share(reached.eight_only, eight),
+        four=_share(reached.four, four),
+        four_only=_share(reached.four_only, four),
     )
+
+
+def _share(reached: Real, slower: Real) -> Real:
+    """Share that kernels reach alone, as whole steps see it; nothing reaches more than all."""
+    return jnp.minimum(reached / slower, 1.0)

@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
 
 from kvwall.spaces.aliases import load_aliases
-from kvwall.spaces.calibration import RECORD, Calibration, load_calibration
+from kvwall.spaces.calibration import COVARIANCE, RECORD, Calibration, load_calibration
 from kvwall.spaces.errors import Faults, InputError
 from kvwall.sweep.accuracy import Accuracy, accuracy
 from kvwall.sweep.calibration.record import write_record
@@ -21,9 +21,6 @@ from kvwall.sweep.runs import read_runs
 from kvwall.sweep.speed_prediction import predict, usable_steps
 from kvwall.sweep.validate_speed import errors_of_predictions, nothing_usable
 from kvwall.sweep.written_file import check_place, is_same
-
-COVARIANCE: Final = "lower_triangle"
-"""The one column of the file beside a record."""
 
 
 @dataclass(frozen=True)

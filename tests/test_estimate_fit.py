@@ -150,8 +150,8 @@ def test_the_shipped_record_is_that_of_the_stored_rows() -> None:
     record = load_calibration()
     whole = StepFitter(rows.steps, FORMS[CHOSEN][1])
     assert tuple(whole.effects.names) == record.names
-    assert int(np.sum(rows.fitting)) == record.rows
-    again = whole.fit(rows.fitting, record.values, rounds=3)
+    assert int(np.sum(rows.steps.fitting)) == record.rows
+    again = whole.fit(rows.steps.fitting, record.values, rounds=3)
     off = whole.log_ratio(again) - whole.log_ratio(replace(again, values=record.values))
     assert np.max(np.abs(off)) < 0.02
 

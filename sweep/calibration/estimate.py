@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvwall.spaces.aliases import load_aliases
-from kvwall.spaces.calibration import RECORD, Calibration, load_calibration
+from kvwall.spaces.calibration import Calibration, load_calibration
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.calibration.accuracy import accuracy_report
 from kvwall.sweep.calibration.estimate_fit import Fit, StepFitter
@@ -27,11 +27,11 @@ from kvwall.sweep.calibration.own_rows import own_rows
 from kvwall.sweep.calibration.record import reach_of, rounded, terms_of_fit, write_record
 from kvwall.sweep.calibration.spreads import Spreads, spreads_of
 from kvwall.sweep.calibration.steps import MeasuredSteps, measured_steps
+from kvwall.sweep.held_out_record import HELD_OUT
 from kvwall.sweep.measured import UsableRow, usable_row
 from kvwall.sweep.measured_rows import MeasuredRow, read_rows
 
 VERSION: Final = "1"
-HELD_OUT: Final = RECORD.with_name("held_out.json")
 
 Floats = NDArray[np.float64]
 
@@ -42,11 +42,6 @@ class Rows:
 
     steps: MeasuredSteps
     refused: Mapping[str, tuple[str, ...]]
-
-    @property
-    def fitting(self) -> NDArray[np.bool_]:
-        """Those that are fitted: no faster than can be, and with all sequences at once."""
-        return np.logical_and(~self.steps.too_fast, self.steps.waves <= 1)
 
 
 def usable_rows(rows: Sequence[MeasuredRow]) -> tuple[list[UsableRow], dict[str, tuple[str, ...]]]:
@@ -107,14 +102,15 @@ def main() -> None:
     parser.add_argument("--date", help="date of the fit, YYYY-MM-DD (default: the date of the present record)")
     fitted = parser.parse_args().date or load_calibration().fitted
     rows = rows_to_fit(read_rows())
+    fitting = rows.steps.fitting
     fits = {name: StepFitter(rows.steps, form) for name, (_, form) in FORMS.items()}
-    whole = {name: fitter.fit(rows.fitting) for name, fitter in fits.items()}
-    left_out = {name: held_out(each, whole[name], rows.fitting, pair_of, FOLDS) for name, each in fits.items()}
-    by_chip = held_out(fits[CHOSEN], whole[CHOSEN], rows.fitting, chip_of)
+    whole = {name: fitter.fit(fitting) for name, fitter in fits.items()}
+    left_out = {name: held_out(each, whole[name], fitting, pair_of, FOLDS) for name, each in fits.items()}
+    by_chip = held_out(fits[CHOSEN], whole[CHOSEN], fitting, chip_of)
     spreads = spreads_of(rows.steps, left_out[CHOSEN])
-    write_record(record_of(fits[CHOSEN], whole[CHOSEN], spreads, rows.fitting, fitted))
+    write_record(record_of(fits[CHOSEN], whole[CHOSEN], spreads, fitting, fitted))
     report = accuracy_report(rows.steps, left_out, by_chip, rows.refused)
-    report["own_rows"] = [asdict(each) for each in own_rows(fits[CHOSEN], whole[CHOSEN], rows.fitting)]
+    report["own_rows"] = [asdict(each) for each in own_rows(fits[CHOSEN], whole[CHOSEN], fitting)]
     HELD_OUT.write_text(json.dumps(rounded(report), indent=1) + "\n", encoding="utf-8")
 
 

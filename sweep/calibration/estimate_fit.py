@@ -274,11 +274,16 @@ def with_machines(fit: Fit, machines: Sequence[str], steps: MeasuredSteps) -> Ef
         for machine in machines
         if MACHINE in known.spread and (term, MACHINE, machine) not in fit.effects.names
     ]
-    alone = [TERMS[term].spread_of(MACHINE, machine) ** 2 for term, _, machine in new]
-    size = len(fit.values)
-    covariance = np.diag([0.0] * size + alone)
-    covariance[:size, :size] = fit.covariance
-    names = (*fit.effects.names, *new)
+    return extended(fit.effects.names, fit.values, fit.covariance, new, steps)
+
+
+def extended(
+    known: Sequence[Name], values: Floats, covariance: Floats, new: Sequence[Name], steps: MeasuredSteps
+) -> Effects:
+    """Known effects and their covariance, with new ones as uncertain as those of any stranger, for these steps."""
+    size, names = len(known), (*known, *new)
+    whole = np.diag([0.0] * size + [TERMS[term].spread_of(level, member) ** 2 for term, level, member in new])
+    whole[:size, :size] = covariance
     members = [members_of(engine, chip.name) for engine, chip in steps.cells]
-    mean = np.concatenate([fit.values, np.zeros(len(new))])
-    return Effects(names, mean, root_of(covariance), spoken_of(names, tuple(TERMS), members))
+    mean = np.concatenate([values, np.zeros(len(new))])
+    return Effects(names, mean, root_of(whole), spoken_of(names, tuple(TERMS), members))

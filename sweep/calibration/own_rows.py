@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from kvwall.sweep.calibration.estimate_fit import Fit, StepFitter
 from kvwall.sweep.calibration.held_out import ROUNDS
+from kvwall.sweep.held_out_record import OwnRows
 
 ROWS: Final = 10
 LEAST: Final = 40
@@ -20,19 +20,11 @@ DRAWS: Final = 3
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class OwnRows:
-    """One machine, an engine on a chip: median error on the rows that were not drawn, the mean over draws."""
-
-    chip: str
-    engine: str
-    rows: int
-    before: float
-    after: float
-
-
 def own_rows(fitter: StepFitter, whole: Fit, fitting: Mask) -> tuple[OwnRows, ...]:
-    """Every machine with enough rows, its chip left out of the fit and then told ROWS of its own, drawn at random."""
+    """Every machine with enough rows, its chip left out of the fit and then told ROWS of its own, drawn at random.
+
+    Median errors on the rows that were not drawn, the mean over draws.
+    """
     cells = np.array([f"{engine}/{chip.name}" for engine, chip in fitter.steps.cells])[fitter.steps.cell]
     chips = np.array([chip.name for _, chip in fitter.steps.cells])[fitter.steps.cell]
     machines = [cell for cell in np.unique(cells[fitting]) if np.sum(np.logical_and(fitting, cells == cell)) >= LEAST]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from kvwall.spaces.calibration import RECORD, Calibration, Effect, Reach, TermEffects, lower_triangle
+from kvwall.spaces.calibration import COVARIANCE, RECORD, Calibration, Effect, Reach, TermEffects, lower_triangle
 from kvwall.spaces.terms import LEVELS, TERMS
 from kvwall.sweep.calibration.estimate_fit import Fit
 from kvwall.sweep.calibration.steps import MeasuredSteps
@@ -86,7 +86,7 @@ def write_record(record: Calibration, path: Path = RECORD) -> None:
     """The record as a JSON file, with the covariance in a Parquet file beside it."""
     table = asdict(replace(record, covariance=()))
     del table["covariance"]
-    column = pa.table({"lower_triangle": lower_triangle(np.array(record.covariance))})
+    column = pa.table({COVARIANCE: lower_triangle(np.array(record.covariance))})
     with TemporaryDirectory(dir=path.parent, prefix=".record-") as folder:  # both are whole before either is there
         text, matrix = Path(folder) / path.name, Path(folder) / path.with_suffix(".parquet").name
         text.write_text(json.dumps(rounded(table), indent=1) + "\n", encoding="utf-8")

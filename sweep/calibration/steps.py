@@ -69,6 +69,11 @@ class MeasuredSteps:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def fitting(self) -> NDArray[np.bool_]:
+        """Those that terms are fitted to: no faster than can be, and with all sequences at once."""
+        return np.logical_and(~self.too_fast, self.waves <= 1)
+
     def chosen(self, keep: NDArray[Any]) -> MeasuredSteps:
         """These of the rows, by mask or by places."""
         places = np.flatnonzero(keep) if keep.dtype == bool else keep

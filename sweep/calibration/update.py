@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kvwall.spaces.calibration import Calibration, root_of
+from kvwall.spaces.calibration import Calibration
 from kvwall.spaces.errors import InputError
 from kvwall.spaces.terms import LEVELS, MACHINE, TERMS
-from kvwall.sweep.calibration.estimate_fit import Effects, Fit, StepFitter, members_of, spoken_of
+from kvwall.sweep.calibration.estimate_fit import Effects, Fit, StepFitter, extended, members_of
 from kvwall.sweep.calibration.record import reach_of, terms_with, widest
 from kvwall.sweep.calibration.steps import MeasuredSteps
 
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 def updated(record: Calibration, steps: MeasuredSteps) -> Calibration:
     """The record after these rows. Raises InputError where none of them can be used."""
-    keep = np.logical_and(~steps.too_fast, steps.waves <= 1)
+    keep = steps.fitting
     ids = [steps.rows[at].row.id for at in np.flatnonzero(keep)]
     again = sorted(set(ids) & set(record.own))
     if again:
@@ -64,13 +64,7 @@ def _known(record: Calibration, steps: MeasuredSteps) -> Effects:
         if level in known.spread and level != MACHINE
         for member in sorted({each[level] for each in members} - set(getattr(record.terms[term], level)))
     ]
-    names = (*record.names, *new)
-    alone = [TERMS[term].spread_of(level, member) ** 2 for term, level, member in new]
-    size = len(record.names)
-    covariance = np.diag([0.0] * size + alone)
-    covariance[:size, :size] = np.array(record.covariance)
-    mean = np.concatenate([record.values, np.zeros(len(new))])
-    return Effects(names, mean, root_of(covariance), spoken_of(names, tuple(TERMS), members))
+    return extended(record.names, record.values, np.array(record.covariance), new, steps)
 
 
 def _in_order_of(record: Calibration, fit: Fit) -> Floats:
