@@ -14,6 +14,7 @@ import numpy as np
 from kvwall.spaces.achieved import Calibrated
 from kvwall.spaces.axes import PRICE_BASES, Axis, Value
 from kvwall.spaces.calibration import Calibration, calibrated_engine, load_calibration
+from kvwall.spaces.confidence import Confidence
 from kvwall.spaces.design import (
     Design,
     Eviction,
@@ -127,7 +128,7 @@ class Catalogue:
 def load_catalogue(
     space: Space,
     assume: Mapping[str, Mapping[str, str]] | None = None,
-    confidence: float = 0.9,
+    confidence: Confidence = 0.9,
     mode: str = CEILING,
     calibration: str = "",
     vetoes: VetoRules = NO_RULES,
@@ -137,7 +138,7 @@ def load_catalogue(
     Args:
         space: whose names are loaded.
         assume: chip name -> figure -> quantity, for figures the catalogue has no source for.
-        confidence: of the upper quality curves.
+        confidence: of the upper quality curves, of all or by task.
         mode: ceiling or estimate.
         calibration: path of a record of estimates; "" = the shipped one.
         vetoes: those the user allows, and whether hard retrieval is in the workload.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import jax
+
 from kvwall.objectives import veto
 from kvwall.spaces.vetoes import VETO_NAMES, smallest_key_bits, smallest_naive_bits
 from kvwall.sweep.single import SingleDesign
@@ -24,7 +26,8 @@ class VetoFound:
 
 def vetoes_of(single: SingleDesign) -> tuple[VetoFound, ...]:
     """Every veto that applies, those the user allows included."""
-    applies = veto.each(single.design.kv_format, single.step.ledger.kept_fraction, single.design.veto.known)
+    with jax.enable_x64(True):
+        applies = veto.each(single.design.kv_format, single.step.ledger.kept_fraction, single.design.veto.known)
     words = {"k_outliers": _k_outliers, "naive_low_bits": _naive_low_bits, "blind_retrieval": _blind_retrieval}
     allowed = single.catalogue.vetoes.allowed
     found = [name for name, one in zip(VETO_NAMES, applies, strict=True) if bool(one)]
