@@ -24,6 +24,7 @@ from kvwall.objectives import (
     tiers,
     time,
     transfer,
+    veto,
     wall,
 )
 from kvwall.objectives.compute import ffn_format_bits, uses_4_bit, uses_16_bit
@@ -282,4 +283,10 @@ def regime(design: Design, step: Step) -> Code:
 
 def design_status(design: Design, step: Step) -> Code:
     """Ok, or why not."""
-    return status.status(status.layout_possible(design), status.step_sourced(design), step.memory.margin)
+    vetoed = veto.vetoed(design.kv_format, step.ledger.kept_fraction, design.veto.imposed)
+    return status.status(status.layout_possible(design), status.step_sourced(design), step.memory.margin, vetoed)
+
+
+def known_veto(design: Design, step: Step) -> Code:
+    """The first veto that applies, whether it is allowed or not."""
+    return veto.first_veto(design.kv_format, step.ledger.kept_fraction, design.veto.known)

@@ -9,7 +9,7 @@ from functools import cache, partial
 
 import jax
 
-from kvwall.objectives import bands, extrapolated, metrics, status, transfer, wall
+from kvwall.objectives import bands, extrapolated, metrics, status, transfer, veto, wall
 from kvwall.objectives.estimate import BOUNDS, Estimate
 from kvwall.objectives.step import Step, evaluate_step
 from kvwall.spaces.design import Design
@@ -174,6 +174,7 @@ _LABELS = (
     Label("regime", metrics.regime, wall.REGIMES, "what limits the step"),
     Label("bound_by", metrics.bound_by, BOUNDS, "the resource that binds"),
     Label("status", metrics.design_status, status.STATUSES, "ok, or why the design cannot be deployed"),
+    Label("veto", metrics.known_veto, veto.VETOES, "the first reason why a remedy is known to collapse"),
 )
 _EXTRAPOLATED = Label(
     "extrapolated",

@@ -11,9 +11,9 @@ from kvwall.spaces.design import Design
 from kvwall.spaces.units import Bits, Bytes, Code, Flag
 
 STATUSES = ("not_computed", "ok", "memory", "layout", "unsourced_input", "veto")
-"""Status codes; of several reasons the one that no tuning can lift comes first: layout, unsourced_input, memory.
+"""Status codes; of several reasons the one that no tuning can lift comes first: layout, unsourced_input, memory, veto.
 
-`veto` is reserved for remedies that are known to collapse: no law gives it yet.
+`veto`: a remedy is set so that it is known to collapse; which one, the label of that name says.
 """
 _ROUNDING = 1e-6
 """Of a sum of fractions in float32."""
@@ -103,9 +103,11 @@ def _all(*flags: Flag) -> Flag:
 
 def computed(status_code: Code) -> Flag:
     """Whether phase, regime and bound_by mean anything: the layout is possible and every figure has a source."""
-    return jnp.logical_or(status_code == STATUSES.index("ok"), status_code == STATUSES.index("memory"))
+    known = [status_code == STATUSES.index(name) for name in ("ok", "memory", "veto")]
+    return reduce(jnp.logical_or, known)
 
 
-def status(layout: Flag, sourced: Flag, margin: Bytes) -> Code:
+def status(layout: Flag, sourced: Flag, margin: Bytes, vetoed: Flag) -> Code:
     """Index into STATUSES."""
-    return jnp.where(layout, jnp.where(sourced, jnp.where(wall.fits(margin), 1, 2), 4), 3)
+    fitting = jnp.where(vetoed, 5, 1)
+    return jnp.where(layout, jnp.where(sourced, jnp.where(wall.fits(margin), fitting, 2), 4), 3)

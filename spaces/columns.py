@@ -14,6 +14,7 @@ import numpy as np
 from kvwall.spaces.achieved import Calibrated
 from kvwall.spaces.axes import PRICE_BASES, Axis, Value
 from kvwall.spaces.calibration import Calibration, calibrated_engine, load_calibration
+from kvwall.spaces.confidence import Confidence
 from kvwall.spaces.design import (
     Design,
     Eviction,
@@ -36,6 +37,8 @@ from kvwall.spaces.modes import CEILING, ESTIMATE, check_mode
 from kvwall.spaces.quality import EVICTORS, QUANTIZERS, QualityParameters, load_quality_curves
 from kvwall.spaces.record_columns import hardware_numbers, model_numbers, price_numbers
 from kvwall.spaces.space import Space
+from kvwall.spaces.veto_columns import VetoColumns, VetoLimits
+from kvwall.spaces.vetoes import NO_RULES, VetoRules, veto_columns
 
 Positions: TypeAlias = Mapping[str, "np.ndarray[Any, Any] | jax.Array"]
 """Dimension name -> integer positions along it; all broadcast against each other."""
@@ -107,13 +110,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The records that a Space's names stand for, and the quality curves at one confidence."""
+    """The records that a Space's names stand for, the quality curves, and what decides which vetoes are imposed."""
 
     models: tuple[Model, ...]
     hardware: tuple[Hardware, ...]
     quality: QualityParameters
     calibration: Calibration | None = None
     """Of estimates; None in ceiling mode."""
+    vetoes: VetoRules = NO_RULES
 
     @property
     def mode(self) -> str:
@@ -124,18 +128,20 @@ class Catalogue:
 def load_catalogue(
     space: Space,
     assume: Mapping[str, Mapping[str, str]] | None = None,
-    confidence: float = 0.9,
+    confidence: Confidence = 0.9,
     mode: str = CEILING,
     calibration: str = "",
+    vetoes: VetoRules = NO_RULES,
 ) -> Catalogue:
     """Load every model and chip a Space names. Raises InputError with every fault of all of them.
 
     Args:
         space: whose names are loaded.
         assume: chip name -> figure -> quantity, for figures the catalogue has no source for.
-        confidence: of the upper quality curves.
+        confidence: of the upper quality curves, of all or by task.
         mode: ceiling or estimate.
         calibration: path of a record of estimates; "" = the shipped one.
+        vetoes: those the user allows, and whether hard retrieval is in the workload.
     """
     faults = Faults()
     assumed = dict(assume or {})
@@ -145,7 +151,7 @@ def load_catalogue(
     hardware = _loaded(space.values("hardware"), lambda name: load_hardware(name, assumed.get(name, {})), faults)
     faults.raise_if_any()
     quality = load_quality_curves().parameters(confidence)
-    return Catalogue(tuple(models), tuple(hardware), quality, calibration_of(mode, calibration))
+    return Catalogue(tuple(models), tuple(hardware), quality, calibration_of(mode, calibration), vetoes)
 
 
 def calibration_of(mode: str, path: str = "") -> Calibration | None:
@@ -196,6 +202,7 @@ class Columns:
         self._engine = _stack([load_engine(str(name)).columns for name in space.values("engine")])
         self._calibrated = _calibrated_table(space, catalogue)
         self._quality = catalogue.quality
+        self._veto = veto_columns(space, catalogue.models, catalogue.vetoes)
         self._codes = {
             "quantizer": np.array([QUANTIZERS.index(str(v)) for v in space.values("quantizer")]),
             "evictor": np.array([EVICTORS.index(str(v)) for v in space.values("evictor")]),
@@ -230,6 +237,7 @@ class Columns:
                 self._price,
             ),
             quality=self._quality_at(at, rank),
+            veto=self._veto_at(at),
             calibrated=jax.tree.map(lambda leaf: _take(leaf, at("hardware"), at("engine")), self._calibrated),
         )
 
@@ -242,6 +250,19 @@ class Columns:
             evictor=jax.tree.map(lambda leaf: _take(leaf, evictor, visible), self._quality.evictor),
             weight=jax.tree.map(lambda leaf: leaf.reshape(leaf.shape + (1,) * rank), self._quality.weight),
         )
+
+    def _veto_at(self, at: Callable[[str], Any]) -> VetoColumns:
+        model, quantizer = at("model"), at("quantizer")
+        evictor, visible = at("evictor"), at("question_visible")
+
+        def gathered(limits: VetoLimits) -> VetoLimits:
+            return VetoLimits(
+                _take(limits.smallest_key_bits, model),
+                _take(limits.smallest_naive_bits, model, quantizer),
+                _take(limits.blind, evictor, visible),
+            )
+
+        return VetoColumns(gathered(self._veto.known), gathered(self._veto.imposed))
 
 
 def _calibrated_table(space: Space, catalogue: Catalogue) -> Calibrated | None:

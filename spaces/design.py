@@ -24,6 +24,7 @@ from kvwall.spaces.units import (
     Real,
     Tokens,
 )
+from kvwall.spaces.veto_columns import VetoColumns
 
 NO_LIMIT = 1e20
 """Stands for a limit that never binds: far above any number of tokens or devices, and its products are finite."""
@@ -301,5 +302,6 @@ class Design:
     usd_per_second: Sourced
     """Price of one device."""
     quality: QualityParameters
+    veto: VetoColumns
     calibrated: Calibrated | None = None
     """What the engine achieves on the chip, in estimate mode."""

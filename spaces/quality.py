@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
+from kvwall.spaces.confidence import Confidence, by_row, rows_from
 from kvwall.spaces.errors import Faults, InputError, nearest
 from kvwall.spaces.quality_columns import BitCurve, EvictionCurve, QualityParameters, WeightCurve
 
@@ -142,11 +143,16 @@ class QualityCurves:
     Such as "retrieval_easy", "position visible retrieval_easy".
     """
 
-    def parameters(self, confidence: float) -> QualityParameters:
-        """All columns, the upper curves at this confidence; shapes as the curves' classes state.
+    def parameters(self, confidence: Confidence) -> QualityParameters:
+        """All columns, the upper curves at this confidence, or each task's at its own; shapes as the classes state.
 
-        Raises InputError when the confidence lies outside the record's table (0.5 to 0.99).
+        Raises InputError when a confidence lies outside the record's table (0.5 to 0.99), or two differ on one row.
         """
+        levels = by_row(confidence, _WORST_OF)
+        return rows_from({level: self.parameters_at(level) for level in levels}, levels)
+
+    def parameters_at(self, confidence: float) -> QualityParameters:
+        """All columns, the upper curves of all tasks at one confidence."""
         return QualityParameters(
             self.quantizer_columns(confidence), self.evictor_columns(confidence), self.weight_columns(confidence)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -35,7 +35,8 @@ class DesignReport:
     metrics: Mapping[str, float | None]
     units: Mapping[str, str]
     labels: Mapping[str, str | None]
-    """Status, phase, regime, bound_by; the last three are null, with a reason, where the step cannot be computed."""
+    """Status, veto, phase, regime, bound_by; all but the first two are null, with a reason, where the step cannot be
+    computed."""
     evidence: Mapping[str, str]
     flags: tuple[str, ...]
     reasons: Mapping[str, str]
@@ -44,6 +45,8 @@ class DesignReport:
     boundaries: Mapping[str, float | None]
     """Signed distance, a logarithm, to each boundary of the regimes: above 0 the KV is larger than the weights, the
     resource binds, or the design does not fit. Null where a resource is not used or its time is not known."""
+    allow_veto: tuple[str, ...] = ()
+    """Vetoes that are not imposed, as the user asked."""
 
     @property
     def status(self) -> str:
@@ -62,6 +65,7 @@ class DesignReport:
             "task": self.task,
             "confidence": self.confidence,
             "mode": self.mode,
+            "allow_veto": list(self.allow_veto),
             "devices": self.devices,
             "metrics": dict(self.metrics),
             "units": dict(self.units),
@@ -81,6 +85,7 @@ def evaluate(
     mode: str = DEFAULT_MODE,
     assume: Mapping[str, str] = NO_ASSUMPTIONS,
     calibration: str = "",
+    allow_veto: Sequence[str] = (),
     **axes: object,
 ) -> DesignReport:
     """Every metric of one design; axes left out are neutral.
@@ -91,6 +96,7 @@ def evaluate(
         mode: "estimate", what to expect with its band, or "ceiling", what no implementation can beat.
         assume: hardware figure -> quantity ("host_link_bandwidth": "64 GB/s") in place of the catalogue's.
         calibration: path of a record of `kvwall calibrate`, for estimates; the shipped one where it is blank.
+        allow_veto: vetoes not to impose (k_outliers, naive_low_bits, blind_retrieval); the label still names them.
         axes: one value for each axis; model, hardware and context are required.
 
     Raises:
@@ -100,7 +106,9 @@ def evaluate(
     >>> round(report.metrics["weight_bytes_read"] / 1e9), report.labels["phase"]
     (140, 'weight')
     """
-    single = single_design(axes, task=task, confidence=confidence, mode=mode, assume=assume, calibration=calibration)
+    single = single_design(
+        axes, task=task, confidence=confidence, mode=mode, assume=assume, calibration=calibration, allow_veto=allow_veto
+    )
     return report_of(single)
 
 
@@ -119,7 +127,7 @@ def report_of(single: SingleDesign) -> DesignReport:
         name: label.meanings[int(single.evaluation.labels[name])] for name, label in label_register(single.mode).items()
     }
     if not bool(computed(int(single.evaluation.labels["status"]))):
-        of_the_step = [name for name in labels if name != "status"]
+        of_the_step = [name for name in labels if name not in {"status", "veto"}]
         labels |= dict.fromkeys(of_the_step)
         reasons |= dict.fromkeys(of_the_step, not_computed_reason(single))
     absent = dict.fromkeys(absent_here, _COUNT)
@@ -138,4 +146,5 @@ def report_of(single: SingleDesign) -> DesignReport:
         reasons=reasons,
         why=why(single),
         boundaries=boundaries_of(single),
+        allow_veto=single.catalogue.vetoes.allowed,
     )

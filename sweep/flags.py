@@ -21,6 +21,7 @@ from kvwall.sweep.estimate_flags import estimate_flags
 from kvwall.sweep.readable import bytes_text
 from kvwall.sweep.reasons import placed
 from kvwall.sweep.single import SingleDesign
+from kvwall.sweep.veto_words import veto_flags
 
 _SECONDS_PER_YEAR: Final = 365.25 * 24 * 3600
 _EIGHT_BITS: Final = 8
@@ -37,6 +38,7 @@ def flags_of(single: SingleDesign) -> tuple[str, ...]:
         *_assumptions(single),
         *_limits(single),
         *_transfers(single),
+        *veto_flags(single),
         *_quality(single),
     ]
     return tuple(dict.fromkeys(found))

@@ -15,6 +15,7 @@ from kvwall.sweep.endless import no_crossover, stops_growing
 from kvwall.sweep.layout_faults import layout_faults
 from kvwall.sweep.readable import bytes_text, tokens_text
 from kvwall.sweep.single import SingleDesign
+from kvwall.sweep.veto_words import imposed_vetoes
 
 PEAKS: Final = ("bf16_flops", "fp8_flops", "fp4_flops")
 """The figure behind each slot of `Ledger.flop_by_format`."""
@@ -129,6 +130,8 @@ def why(single: SingleDesign) -> str:
             first = f"The step's time is unknown: {'; '.join(missing_figures(single, _STEP))}."
         case "memory":
             first = f"Does not fit: {_shortage(single)}."
+        case "veto":
+            first = f"Vetoed: {imposed_vetoes(single)}."
         case _:
             spare = bytes_text(float(single.step.memory.margin))
             first = f"Fits with {spare} to spare on the fullest device."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from kvwall.spaces.models.load import load_model
 from kvwall.spaces.modes import CEILING, check_mode
 from kvwall.spaces.quality import QualityParameters, load_quality_curves
 from kvwall.spaces.space import Space, make_space
+from kvwall.spaces.vetoes import HARD_RETRIEVAL, VetoRules, checked_vetoes
 
 _T = TypeVar("_T")
 
@@ -61,8 +62,13 @@ def single_design(
     mode: str,
     assume: Mapping[str, str],
     calibration: str = "",
+    allow_veto: Sequence[str] = (),
+    budgeted: Sequence[str] = (),
 ) -> SingleDesign:
-    """The design that one value per axis states, evaluated. Raises InputError with every fault."""
+    """The design that one value per axis states, evaluated. Raises InputError with every fault.
+
+    Vetoes in `allow_veto` are not imposed. Tasks in `budgeted` are in the workload besides `task`.
+    """
     faults = Faults()
     stated = {name: _one_value(name, value, faults) for name, value in axes.items()}
     space = attempt(faults, lambda: make_space(stated))
@@ -73,10 +79,12 @@ def single_design(
     attempt(faults, lambda: calibration_of(mode, calibration) if calibration else None)
     attempt(faults, lambda: _check_task(task))
     quality = attempt(faults, lambda: _parameters(confidence))
+    allowed = attempt(faults, lambda: checked_vetoes(allow_veto))
     faults.raise_if_any()
-    if space is None or model is None or hardware is None or quality is None:
+    if space is None or model is None or hardware is None or quality is None or allowed is None:
         raise InputError("state one model and one hardware by name or path")
-    catalogue = Catalogue((model,), (hardware,), quality, calibration_of(mode, calibration))
+    rules = VetoRules(allowed, any(one in HARD_RETRIEVAL for one in (task, *budgeted)))
+    catalogue = Catalogue((model,), (hardware,), quality, calibration_of(mode, calibration), rules)
     return _evaluated(space, frozenset(axes), catalogue, task, confidence)
 
 

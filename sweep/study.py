@@ -11,19 +11,23 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from kvwall.objectives.register import TASK_NAMES
 from kvwall.spaces.axes import Value
 from kvwall.spaces.calibration import calibration_hash
 from kvwall.spaces.columns import Catalogue, Columns, load_catalogue
+from kvwall.spaces.confidence import by_row
 from kvwall.spaces.engines import load_engine
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.hardware import Hardware
 from kvwall.spaces.modes import DEFAULT_MODE
-from kvwall.spaces.quality import load_quality_curves
+from kvwall.spaces.quality import load_quality_curves, task_rows
 from kvwall.spaces.record_columns import reported_capacity
 from kvwall.spaces.space import Space
 from kvwall.spaces.transfer import load_transfer_curve
+from kvwall.spaces.vetoes import VetoRules, load_traits
 from kvwall.sweep.canonical import sha256
 from kvwall.sweep.objective import Constraint, Objective
+from kvwall.sweep.quality_budget import Budget, asks_for_hard_retrieval, confidence_with
 from kvwall.sweep.study_file.decode import decode
 from kvwall.sweep.study_file.read import read_study_file
 from kvwall.sweep.study_file.write import axis_values_written, study_text
@@ -49,9 +53,15 @@ class Study:
     """Chip -> figure -> quantity, for figures that the catalogue has no source for."""
     task: str = "aggregate"
     confidence: float = 0.9
+    """Of upper quality curves, but those of budgets that state their own."""
+    allow_veto: tuple[str, ...] = ()
+    """Vetoes that are not imposed; the label still names them."""
+    budgets: tuple[Budget, ...] = ()
+    """The most that may be lost on tasks; each is a constraint as well."""
     objectives: tuple[Objective, ...] = DEFAULT_OBJECTIVES
     """The first one is what `optimize` calls best."""
     constraints: tuple[Constraint, ...] = ()
+    """All that is imposed: those stated, then those of the budgets."""
     keep: tuple[str, ...] = tuple(objective.metric for objective in DEFAULT_OBJECTIVES)
     """Metrics and labels stored for every point of the slice; the status is always stored."""
     slice: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
@@ -60,6 +70,14 @@ class Study:
     continuous: bool = False
     text: str = ""
     """The file's text."""
+
+    def __post_init__(self) -> None:
+        stated = {constraint.metric: constraint for constraint in self.constraints}
+        for budget in self.budgets:
+            if stated.get(budget.metric, budget.constraint) != budget.constraint:
+                raise InputError(f"{budget.task} has a budget and another constraint on {budget.metric}: keep one")
+        missing = tuple(budget.constraint for budget in self.budgets if budget.metric not in stated)
+        object.__setattr__(self, "constraints", (*self.constraints, *missing))
 
     @classmethod
     def load(cls, path_or_name: str | Path) -> Study:
@@ -90,7 +108,26 @@ class Study:
     @cached_property
     def catalogue(self) -> Catalogue:
         """The models, chips and quality curves it names."""
-        return load_catalogue(self.space, self.assume, self.confidence, self.mode, self.calibration)
+        confidence = confidence_with(self.confidence, self.budgets)
+        return load_catalogue(self.space, self.assume, confidence, self.mode, self.calibration, self.vetoes)
+
+    @property
+    def stated_constraints(self) -> tuple[Constraint, ...]:
+        """The constraints that no budget imposes."""
+        of_budgets = {budget.metric for budget in self.budgets}
+        return tuple(constraint for constraint in self.constraints if constraint.metric not in of_budgets)
+
+    @property
+    def task_confidence(self) -> float:
+        """The confidence that `quality_loss_upper` holds at, as a budget of its task may have one of its own."""
+        levels = by_row(confidence_with(self.confidence, self.budgets), {name: task_rows(name) for name in TASK_NAMES})
+        return min(levels[row] for row in task_rows(self.task))
+
+    @property
+    def vetoes(self) -> VetoRules:
+        """What decides which vetoes are imposed."""
+        asked = [*(one.metric for one in self.objectives), *(one.metric for one in self.constraints)]
+        return VetoRules(self.allow_veto, asks_for_hard_retrieval(self.task, asked))
 
     def columns(self) -> Columns:
         """The space as numeric columns."""
@@ -112,6 +149,8 @@ class Study:
             "assume": {chip: dict(figures) for chip, figures in self.assume.items()},
             "task": self.task,
             "confidence": self.confidence,
+            "allow_veto": list(self.allow_veto),
+            "budgets": [dataclasses.asdict(budget) for budget in self.budgets],
             "objectives": [dataclasses.asdict(objective) for objective in self.objectives],
             "constraints": [dataclasses.asdict(constraint) for constraint in self.constraints],
             "keep": list(self.keep),
@@ -132,6 +171,7 @@ class Study:
             "hardware": self._hash_each("hardware", [_chip_record(chip) for chip in catalogue.hardware]),
             "engine": self._hash_each("engine", [dataclasses.asdict(load_engine(str(name))) for name in engines]),
             "quality": sha256(dataclasses.asdict(load_quality_curves())),
+            "model_traits": sha256({name: dataclasses.asdict(trait) for name, trait in load_traits().items()}),
             "transfer": sha256(dataclasses.asdict(load_transfer_curve())),
             **({"calibration": calibration_hash(catalogue.calibration)} if catalogue.calibration else {}),
         }

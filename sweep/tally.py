@@ -116,7 +116,7 @@ def _by_label(counts: _Array, points: int) -> dict[str, _Array]:
         found[name] = counts[:, start:end]
         start = end
     statuses = np.concatenate([points - found["status"].sum(axis=1, keepdims=True), found["status"]], axis=1)
-    meant = statuses[:, [STATUSES.index("ok"), STATUSES.index("memory")]].sum(axis=1, keepdims=True)
+    meant = statuses[:, [STATUSES.index(name) for name in ("ok", "memory", "veto")]].sum(axis=1, keepdims=True)
     others = {
         name: np.concatenate([meant - rest.sum(axis=1, keepdims=True), rest], axis=1)
         for name, rest in found.items()

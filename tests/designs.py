@@ -14,6 +14,7 @@ from kvwall.spaces.hardware import hardware_names
 from kvwall.spaces.models.load import loadable_model_names
 from kvwall.spaces.quality import EVICTORS, QUANTIZERS
 from kvwall.spaces.space import Space, make_space
+from kvwall.spaces.vetoes import VetoRules
 
 POINTS = 1000
 SEED = 20260701
@@ -157,4 +158,4 @@ def draw_designs() -> Designs:
         drawn = random.integers(0, length, POINTS)
         has_neutral = AXES[axis].neutral is not None
         positions[axis] = np.where(neutral[axis] & has_neutral, 0, drawn).astype(np.int32)
-    return Designs(space, load_catalogue(space, assumptions(random)), positions)
+    return Designs(space, load_catalogue(space, assumptions(random), vetoes=VetoRules(hard_retrieval=True)), positions)

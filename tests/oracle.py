@@ -16,6 +16,7 @@ from tests.oracle_kv import Shared, reserved, stored
 from tests.oracle_memory import Memory
 from tests.oracle_prefill import Prefill
 from tests.oracle_time import Step, crossover
+from tests.oracle_veto import veto_of
 from tests.oracle_work import messages
 
 __all__ = ["IGNORED", "NEUTRAL", "WORDS", "Answer", "Given", "Memory", "Routed", "Step", "Store", "given", "oracle"]
@@ -61,10 +62,15 @@ NEUTRAL: dict[str, AxisValue] = {
     "acceptance_rate": 0.7,
     "die_placement": "striped",
     "utilisation": None,
+    "quantizer": "structure_aware",
+    "evictor": "query_aware",
+    "question_visible": True,
+    "hard_retrieval": False,
 }
+"""Neutral values; `hard_retrieval` is no axis but what the workload asks for."""
 WORDS: dict[str, AxisValue] = {"weight_bits": None, "max_model_length": 0, "utilisation": None}
 """What an axis's word stands for: the checkpoint's formats, no stated length, an engine that takes all."""
-IGNORED = {"model", "hardware", "engine", "quantizer", "evictor", "question_visible", "price_basis"}
+IGNORED = {"model", "hardware", "engine", "price_basis"}
 
 
 def given(model: Mapping[str, Any], hardware: Mapping[str, float | None], axes: Mapping[str, AxisValue]) -> Given:
@@ -114,7 +120,7 @@ def oracle(
     """
     design = given(model, hardware, axes)
     if Step(design).meaningless:
-        return {"status": "layout"}
+        return {"status": "layout", "veto": veto_of(design)}
     step, memory = Step(design), Memory(design)
     context, batch = design.axis("context"), design.axis("batch")
     output, copies = design.axis("output_tokens"), design.copies(design.on_rank(batch))
@@ -140,4 +146,5 @@ def oracle(
         "crossover_context_bytes": crossover(design),
         "phase": step.phase,
         "status": step.status,
+        "veto": veto_of(design),
     }

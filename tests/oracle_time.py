@@ -9,6 +9,7 @@ from functools import cached_property
 from tests.oracle_given import Given
 from tests.oracle_kv import found_by_step, in_hbm, read_by_step, written_by_step
 from tests.oracle_memory import SEARCH_LIMIT, Memory
+from tests.oracle_veto import veto_of
 from tests.oracle_weights import hottest_rank, multiplied, streamed, weights_read
 from tests.oracle_work import Sent, flop, peak, step_collectives, step_pass, weight_format
 
@@ -155,7 +156,9 @@ class Step:
         if self.unsourced:
             return "unsourced_input"
         left = Memory(self.given).margin(self.given.axis("context"), self.given.axis("batch"))
-        return "memory" if left is None or left < 0 else "ok"
+        if left is None or left < 0:
+            return "memory"
+        return "ok" if veto_of(self.given) == "none" else "veto"
 
     @property
     def phase(self) -> str | None:

@@ -37,7 +37,11 @@ def model_of(model: Model) -> dict[str, Any]:
     tables = {"layers": model.decoder_layers, "embedding_rows": model.embedding_row, "tied_embeddings": False}
     numbers = {name: float(number) for name, number in (sizes | counts | bits | payload | tables).items()}
     routed = routed_of(model.experts) if model.experts else None
-    return numbers | {"stores": tuple(store_of(group) for group in model.groups), "routed": routed}
+    return numbers | {
+        "name": model.name,
+        "stores": tuple(store_of(group) for group in model.groups),
+        "routed": routed,
+    }
 
 
 def hardware_of(chip: Hardware, price_basis: Value) -> dict[str, float | None]:
@@ -69,5 +73,6 @@ def case(designs: Designs, index: int) -> Case:
     chip = next(one for one in designs.catalogue.hardware if one.name == axes["hardware"])
     axes |= {name: meant for name, meant in WORDS.items() if axes[name] == AXES[name].word}
     known = {name: value for name, value in axes.items() if name not in IGNORED}
+    known["hard_retrieval"] = designs.catalogue.vetoes.hard_retrieval
     words = model_of(model), hardware_of(chip, axes["price_basis"])
     return Case(given(*words, known), oracle(*words, known))

@@ -216,7 +216,8 @@ def at_boundary(one: Case, bound: float) -> bool:
 
 def test_the_designs_meet_every_label(cases: list[Case]) -> None:
     met = {name: {one.answer.get(name) for one in cases} for name in label_register("ceiling")}
-    assert met["status"] == {"ok", "memory", "layout", "unsourced_input"}
+    assert met["status"] == {"ok", "memory", "layout", "unsourced_input", "veto"}
+    assert met["veto"] == {"none", "k_outliers", "naive_low_bits", "blind_retrieval"}
     assert met["phase"] == {"weight", "kv", "capacity", None}
     assert met["bound_by"] == {"hbm", "compute", "scale_up", "tier_link", None}
     assert met["regime"] == {"weight", "kv", "compute", "scale_up", "tier_link", None}

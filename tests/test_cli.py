@@ -55,7 +55,7 @@ def test_evaluate_answers_every_metric_of_the_contract(answer):
     found = answer(*FITS)
     assert set(found["metrics"]) == {*metric_register("aggregate", "ceiling"), *not_built("ceiling")}
     assert set(found["units"]) == set(found["metrics"])
-    assert set(found["labels"]) == {"phase", "regime", "bound_by", "status"}
+    assert set(found["labels"]) == {"phase", "regime", "bound_by", "status", "veto"}
     assert set(found["evidence"].values()) <= {"derived", "calibrated", "reported"}
     assert set(found["inputs"]) == set(AXES)
     nulls = {name for name, value in found["metrics"].items() if value is None}
@@ -85,7 +85,13 @@ def test_what_does_not_fit_is_told_in_full_and_exits_3(answer, kvwall):
 def test_missing_figure_makes_times_and_what_binds_null_and_names_the_remedy(answer):
     on_b200 = ("evaluate", "--model", LLAMA, "--hardware", "b200-sxm", "--context", "4096", "--placement-host", "0.5")
     found = answer(*on_b200, code=3)
-    assert found["labels"] == {"phase": None, "regime": None, "bound_by": None, "status": "unsourced_input"}
+    assert found["labels"] == {
+        "phase": None,
+        "regime": None,
+        "bound_by": None,
+        "status": "unsourced_input",
+        "veto": "none",
+    }
     for name in ("tokens_per_second", "time_per_output_token", "phase", "regime", "bound_by"):
         assert '--assume host_link_bandwidth="64 GB/s"' in found["reasons"][name]
     assert found["metrics"]["weight_bytes_read"] > 0
@@ -97,7 +103,7 @@ def test_missing_figure_makes_times_and_what_binds_null_and_names_the_remedy(ans
 def test_impossible_layout_is_explained(answer):
     on_three = ("--tensor-parallel", "3", "--context", "4096")
     found = answer("evaluate", "--model", LLAMA, "--hardware", "h100-sxm", *on_three, code=3)
-    assert found["labels"] == {"phase": None, "regime": None, "bound_by": None, "status": "layout"}
+    assert found["labels"] == {"phase": None, "regime": None, "bound_by": None, "status": "layout", "veto": "none"}
     for told in (found["why"], *(found["reasons"][name] for name in ("phase", "regime", "bound_by"))):
         assert "does not divide 64 query heads" in told
     assert "phase" not in found["why"]

@@ -194,7 +194,7 @@ def test_names_are_the_contracts() -> None:
     assert {name for name, metric in register.items() if not metric.summarised} == DETAILS
     assert not set(register) & set(not_built("ceiling"))
     assert "time_to_first_token" in register
-    assert set(label_register("ceiling")) == {"phase", "regime", "bound_by", "status"}
+    assert set(label_register("ceiling")) == {"phase", "regime", "bound_by", "status", "veto"}
     assert set(TASK_NAMES) == set(TASKS)
 
 
@@ -223,6 +223,7 @@ def test_label_codes_are_the_contracts() -> None:
     assert meanings["phase"] == ("weight", "kv", "capacity")
     assert meanings["status"] == ("not_computed", "ok", "memory", "layout", "unsourced_input", "veto")
     assert meanings["status"][STATUS_OK] == "ok"
+    assert meanings["veto"] == ("none", "k_outliers", "naive_low_bits", "blind_retrieval")
     assert meanings["bound_by"] == ("hbm", "compute", "scale_up", "tier_link", "overhead")
     assert meanings["regime"] == ("weight", "kv", *meanings["bound_by"][1:])
 

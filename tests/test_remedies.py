@@ -14,7 +14,7 @@ from kvwall.spaces.errors import InputError
 from kvwall.sweep.cli import run
 from kvwall.sweep.remedies import combine, remedies
 from kvwall.sweep.remedies.answer import _tried
-from kvwall.sweep.remedies.budget import checked_budget
+from kvwall.sweep.remedies.budget import checked_budget, stated_budgets
 from kvwall.sweep.remedies.choose import best_place
 from kvwall.sweep.remedies.map import ANSWERS
 from kvwall.sweep.remedies.outcome import METRICS, Evaluator, Outcome, Outcomes
@@ -33,6 +33,10 @@ SMALL = {
     "model": "Qwen/Qwen3-8B", "hardware": "h100-sxm", "batch": 8, "context": 8192, "reservation": "contiguous",
     "max_model_length": 40_960, "prefix_share": 0.25,
 }  # fmt: skip
+
+
+def budgets(most):
+    return stated_budgets(most, "aggregate")
 
 
 def single(**axes):
@@ -167,9 +171,9 @@ def subset(evaluator, names):
 
 @pytest.mark.parametrize("budget", [0.0, 0.01, 1.0])
 def test_the_best_combination_is_the_optimum_of_all(budget):
-    evaluator = Evaluator(single(**SMALL))
+    evaluator = Evaluator(single(**SMALL), budgets(budget))
     tried = subset(evaluator, {"quantization", "eviction", "weight_quantization", "paging"})
-    found, admissible = combine.best_combination(evaluator, tried, budget)
+    found, admissible = combine.best_combination(evaluator, tried, budgets(budget))
     assert admissible
     lists = [[{}, *(setting.change for setting in one.settings)] for one in tried]
     merged = [{k: v for part in parts for k, v in part.items()} for parts in itertools.product(*lists)]
@@ -192,8 +196,8 @@ def test_more_devices_only_where_the_designs_own_have_no_answer():
 
 def test_too_many_combinations_are_thinned_out_and_it_is_said(monkeypatch):
     monkeypatch.setattr(combine, "MOST", 100)
-    evaluator = Evaluator(single(**SMALL))
-    found, admissible = combine.best_combination(evaluator, _tried(evaluator), 0.02)
+    evaluator = Evaluator(single(**SMALL), budgets(0.02))
+    found, admissible = combine.best_combination(evaluator, _tried(evaluator), budgets(0.02))
     assert admissible
     assert not found.exhaustive
     assert found.evaluated <= 100
@@ -204,12 +208,14 @@ def test_of_equally_fast_settings_the_least_lossy_is_chosen():
         "tokens_per_second": np.array([5.0, 5.0, 4.0, 9.0, 9.0]),
         "quality_loss_upper": np.array([0.01, 0.005, 0.0, 0.5, 0.0]),
         "device_margin": np.array([1.0, 1.0, 1.0, 1.0, -1.0]),
+        "vetoed": np.zeros(5, bool),
         "status": np.array([1, 1, 1, 1, 2]),
     }
-    assert best_place(Outcomes(arrays), 0.02) == 1
-    assert best_place(Outcomes(arrays), 1.0) == 3
-    assert best_place(Outcomes({name: array[4:] for name, array in arrays.items()}), 0.02) == 0
-    assert best_place(Outcomes({name: array[3:4] for name, array in arrays.items()}), 0.02) is None
+    arrays["quality_loss_upper_aggregate"] = arrays["quality_loss_upper"]
+    assert best_place(Outcomes(arrays), budgets(0.02)) == 1
+    assert best_place(Outcomes(arrays), budgets(1.0)) == 3
+    assert best_place(Outcomes({name: array[4:] for name, array in arrays.items()}), budgets(0.02)) == 0
+    assert best_place(Outcomes({name: array[3:4] for name, array in arrays.items()}), budgets(0.02)) is None
 
 
 # --- families --------------------------------------------------------------------------------------------------------

@@ -12,10 +12,14 @@ import typer
 
 from kvwall.spaces.axes import AXES, Axis
 from kvwall.spaces.errors import Faults, nearest
+from kvwall.spaces.vetoes import VETO_NAMES
 
 PANEL: Final = "Axes"
 _NAMES_ALONE: Final = [[name] for name in AXES]
 _LARGEST_EXACT: Final = 2.0**53
+ALLOW_VETO_HELP: Final = (
+    f"A veto not to impose, one of {', '.join(VETO_NAMES)}: --allow-veto {VETO_NAMES[0]}; repeatable"
+)
 _NO_REMARKS: Final[Mapping[str, str]] = MappingProxyType({})
 
 

@@ -13,6 +13,7 @@ from kvwall.spaces.axes import AXES
 from kvwall.spaces.errors import Faults, InputError, nearest
 from kvwall.spaces.modes import CALIBRATION_HELP, DEFAULT_MODE, MODE_HELP
 from kvwall.sweep.commands.axis_options import (
+    ALLOW_VETO_HELP,
     assumptions,
     confidence_of,
     refuse_leftovers,
@@ -21,6 +22,7 @@ from kvwall.sweep.commands.axis_options import (
     with_axes,
 )
 from kvwall.sweep.remedies import RemediesReport, remedies
+from kvwall.sweep.remedies.budget import DEFAULT_TASK
 from kvwall.sweep.single import attempt
 from kvwall.sweep.written_file import check_page
 
@@ -33,9 +35,20 @@ def command(
     *,
     typed: Mapping[str, Sequence[str]],
     quality_budget: Annotated[
-        str | None, typer.Option(help="Largest upper bound of the loss, such as 0.02; 1 = no limit", metavar="X")
+        list[str] | None,
+        typer.Option(
+            help="Largest upper bound of the loss: 0.02, 1 = no limit; or of a task: retrieval=0.01, repeatable",
+            metavar="[TASK=]X",
+        ),
     ] = None,
-    task: Annotated[str, typer.Option(help="Task that the budget is about", metavar="TASK")] = "aggregate",
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="Task that a budget without one is about (default: aggregate, or the first that has one)",
+            metavar="TASK",
+            show_default=False,
+        ),
+    ] = None,
     confidence: Annotated[str, typer.Option(help="Confidence of the upper bound", metavar="X")] = "0.9",
     rate: Annotated[
         list[str] | None,
@@ -47,6 +60,7 @@ def command(
     ] = None,
     mode: Annotated[str, typer.Option(help=MODE_HELP, metavar="MODE")] = DEFAULT_MODE,
     calibration: Annotated[str, typer.Option(help=CALIBRATION_HELP, metavar="FILE.json")] = "",
+    allow_veto: Annotated[list[str] | None, typer.Option("--allow-veto", help=ALLOW_VETO_HELP, metavar="NAME")] = None,
     map_page: Annotated[
         Path | None, typer.Option("--map", metavar="FILE.html", help="Write the map as a page that needs no network")
     ] = None,
@@ -61,7 +75,9 @@ def command(
     refuse_leftovers(context_of_command.args, options, faults)
     if map_page is not None:
         attempt(faults, lambda: check_page("--map", map_page, [Path(calibration)] if calibration else []))
-    report = _answer(typed, quality_budget, task, confidence, (mode, calibration), rate or [], assume or [], faults)
+    budget = _budget(quality_budget or [], task, faults)
+    more = {"mode": mode, "calibration": calibration, "allow_veto": allow_veto or []}
+    report = _answer(typed, budget, task, confidence, more, rate or [], assume or [], faults)
     if map_page is not None:
         from kvwall.sweep.remedies.page import write_map
 
@@ -80,28 +96,27 @@ def command(
 
 def _answer(
     typed: Mapping[str, Sequence[str]],
-    quality_budget: str | None,
-    task: str,
+    quality_budget: Any,
+    task: str | None,
     confidence: str,
-    estimated: tuple[str, str],
+    more: Mapping[str, Any],
     rate: Sequence[str],
     assume: Sequence[str],
     faults: Faults,
 ) -> RemediesReport:
-    values, figures = single_values(_first_of_lists(typed, faults), faults), assumptions(assume, faults)
-    level, budget = confidence_of(confidence, faults), _number(quality_budget)
-    mode, calibration = estimated
+    values: dict[str, Any] = single_values(_first_of_lists(typed, faults), faults)
+    figures = assumptions(assume, faults)
+    level = confidence_of(confidence, faults)
     settings = [setting for text in rate if (setting := _setting(text, faults))]
     report = attempt(
         faults,
         lambda: remedies(
-            quality_budget=budget,
+            quality_budget=quality_budget,
             task=task,
             confidence=level,
-            mode=mode,
-            calibration=calibration,
             assume=figures,
             settings=settings,
+            **more,
             **values,
         ),
     )
@@ -119,10 +134,24 @@ def _first_of_lists(typed: Mapping[str, Sequence[str]], faults: Faults) -> dict[
     return {name: [text.split(",")[0] for text in texts] for name, texts in typed.items()}
 
 
-def _number(text: str | None) -> Any:
+def _budget(texts: Sequence[str], task: str | None, faults: Faults) -> Any:
+    """What was typed as budgets: one number, or task -> number; a number alone is about `task`."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, most = (part.strip() for part in text.rpartition("="))
+        about = name if equals else task or DEFAULT_TASK
+        if about in found:
+            faults.add(f"--quality-budget {about} is given twice: give it once")
+        found[about] = _number(most)
+    if len(texts) == 1 and "=" not in texts[0]:
+        return _number(texts[0])
+    return found or None
+
+
+def _number(text: str) -> Any:
     """The number typed; a text that is none stays text, to be refused with the other faults."""
     try:
-        return None if text is None else float(text)
+        return float(text)
     except ValueError:
         return text
 

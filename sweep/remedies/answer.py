@@ -12,18 +12,20 @@ from kvwall.spaces.modes import DEFAULT_MODE
 from kvwall.spaces.space import make_space
 from kvwall.sweep.evaluate import NO_ASSUMPTIONS, DesignReport, report_of
 from kvwall.sweep.flags import flags_of
+from kvwall.sweep.quality_budget import Budget
 from kvwall.sweep.readable import number_text
-from kvwall.sweep.remedies.budget import checked_budget
+from kvwall.sweep.remedies.budget import Budgets, limits_text, losses_text, stated_budgets, task_of
 from kvwall.sweep.remedies.choose import Tried
 from kvwall.sweep.remedies.combine import Combination, best_combination
 from kvwall.sweep.remedies.family import Change
 from kvwall.sweep.remedies.map import RemedyMap, remedy_map
-from kvwall.sweep.remedies.outcome import LOSS, Evaluator, Outcome
+from kvwall.sweep.remedies.outcome import VETOED, Evaluator, Outcome
 from kvwall.sweep.remedies.register import FAMILIES
-from kvwall.sweep.remedies.rows import Row, loss_text, obstacle, row_of, whole
+from kvwall.sweep.remedies.rows import Row, obstacle, row_of, whole
 from kvwall.sweep.remedies.sentences import binding, joined, memory_clause, percent, speedup, times_text
 from kvwall.sweep.report.wording import listed
 from kvwall.sweep.single import SingleDesign, attempt, changed_design, plain, single_design
+from kvwall.sweep.veto_words import imposed_vetoes
 
 STATED: Final = "stated"
 BEST: Final = "best"
@@ -34,7 +36,7 @@ class RemediesReport:
     """What `remedies` answers."""
 
     baseline: DesignReport
-    quality_budget: float
+    budgets: tuple[Budget, ...]
     rows: tuple[Row, ...]
     stated: tuple[Row, ...]
     """Changes that the user asked about."""
@@ -44,6 +46,11 @@ class RemediesReport:
     map: RemedyMap
     remarks: tuple[str, ...]
     """What a reader must know beside the numbers."""
+
+    @property
+    def quality_budget(self) -> float | None:
+        """The budget of the task that `quality_loss` is of; None where it has none."""
+        return next((budget.most for budget in self.budgets if budget.task == self.baseline.task), None)
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain JSON types, without NaN and infinity."""
@@ -56,6 +63,7 @@ class RemediesReport:
         return {
             "baseline": {"axes": baseline.pop("inputs"), **baseline},
             "quality_budget": self.quality_budget,
+            "quality_budgets": {budget.task: budget.most for budget in self.budgets},
             "task": self.baseline.task,
             "confidence": self.baseline.confidence,
             "remedies": [row.to_json() for row in self.rows],
@@ -69,25 +77,27 @@ class RemediesReport:
 
 def remedies(
     *,
-    quality_budget: float | None = None,
-    task: str = "aggregate",
+    quality_budget: float | Mapping[str, float] | None = None,
+    task: str | None = None,
     confidence: float = 0.9,
     mode: str = DEFAULT_MODE,
     assume: Mapping[str, str] = NO_ASSUMPTIONS,
     settings: Sequence[Mapping[str, object]] = (),
     calibration: str = "",
+    allow_veto: Sequence[str] = (),
     **axes: object,
 ) -> RemediesReport:
     """What each family of remedies is worth at one design, alone and in the best combination.
 
     Args:
-        quality_budget: the most that the upper bound of the loss may be; 1 sets no limit.
-        task: task of the loss.
+        quality_budget: the most that the upper bound of the loss may be, 1 sets no limit; or several, by task.
+        task: task of the loss; the first that has a budget where it is left out, aggregate for a single number.
         confidence: confidence of its upper bound.
         mode: "estimate" or "ceiling"; estimates are compared by their middle.
         assume: hardware figure -> quantity ("host_link_bandwidth": "64 GB/s") in place of the catalogue's.
         settings: changes of your own to rate as well, axis -> value each.
         calibration: path of a record of `kvwall calibrate`, for estimates; the shipped one where it is blank.
+        allow_veto: vetoes not to impose (k_outliers, naive_low_bits, blind_retrieval).
         axes: one value for each axis of the design; model, hardware and context are required.
 
     Raises:
@@ -99,18 +109,27 @@ def remedies(
     1.25
     """
     faults = Faults()
-    budget = attempt(faults, lambda: checked_budget(plain(quality_budget), task))
+    about = task_of(quality_budget, task)
+    budgets = attempt(faults, lambda: stated_budgets(quality_budget, task))
+    budgeted = tuple(budget.task for budget in budgets or ())
     single = attempt(
         faults,
         lambda: single_design(
-            axes, task=task, confidence=confidence, mode=mode, assume=assume, calibration=calibration
+            axes,
+            task=about,
+            confidence=confidence,
+            mode=mode,
+            assume=assume,
+            calibration=calibration,
+            allow_veto=allow_veto,
+            budgeted=budgeted,
         ),
     )
     changes = [change for each in settings if (change := attempt(faults, lambda each=each: _checked(each))) is not None]  # type: ignore[misc]
     faults.raise_if_any()
-    if budget is None or single is None:
+    if budgets is None or single is None:
         raise InputError("state a design and a budget")
-    return _report(single, budget, changes)
+    return _report(single, budgets, changes)
 
 
 def _checked(change: Mapping[str, object]) -> Change:
@@ -133,23 +152,23 @@ def _checked(change: Mapping[str, object]) -> Change:
     return {name: space.values(name)[0] for name in stated}
 
 
-def _report(single: SingleDesign, budget: float, changes: Sequence[Change]) -> RemediesReport:
-    evaluator = Evaluator(single)
+def _report(single: SingleDesign, budgets: tuple[Budget, ...], changes: Sequence[Change]) -> RemediesReport:
+    evaluator = Evaluator(single, budgets)
     tried = _tried(evaluator)
-    rows = [row_of(one, single, budget) for one in tried]
-    combination, admissible = best_combination(evaluator, tried, budget)
+    rows = [row_of(one, single, budgets) for one in tried]
+    combination, admissible = best_combination(evaluator, tried, budgets)
     best = _best_row(evaluator, combination) if admissible else None
     stated = _stated_rows(evaluator, changes)
     rows, stated, (best,) = _at_largest_batch(evaluator, rows, stated, [best])
     return RemediesReport(
         baseline=report_of(single),
-        quality_budget=budget,
+        budgets=budgets,
         rows=tuple(rows),
         stated=tuple(stated),
         best=best,
         combination=combination,
-        map=remedy_map(evaluator, tried, budget),
-        remarks=_remarks(single, budget, tried[0].before, combination, admissible),
+        map=remedy_map(evaluator, tried, budgets),
+        remarks=_remarks(single, budgets, tried[0].before, combination, admissible),
     )
 
 
@@ -226,7 +245,10 @@ def _stated_rows(evaluator: Evaluator, changes: Sequence[Change]) -> list[Row]:
         ratio = speedup(before, after)
         why = f"{phrase} gives {times_text(ratio)}" if ratio is not None else phrase
         first = [why, _then(after)] if after.known else [why, obstacle(evaluator.single, change, after.status)]
-        told = joined([*first, memory_clause(before, after) if after.known else ""])
+        vetoed = imposed_vetoes(changed_design(evaluator.single, change)) if after[VETOED] else ""
+        told = joined(
+            [*first, memory_clause(before, after) if after.known else "", f"vetoed: {vetoed}" if vetoed else ""]
+        )
         rows.append(Row(STATED, change, phrase, before, after, after.status, told))
     return rows
 
@@ -249,18 +271,24 @@ def _at_largest_batch(evaluator: Evaluator, *groups: Sequence[Row | None]) -> li
 
 
 def _remarks(
-    single: SingleDesign, budget: float, before: Outcome, combination: Combination, admissible: bool
+    single: SingleDesign, budgets: Budgets, before: Outcome, combination: Combination, admissible: bool
 ) -> tuple[str, ...]:
     found = []
     if before.status == "memory":
         found.append("The design as it is does not fit: speedups are against the speed it would have if it did.")
     if not before.known:
         found.append("The step's time of the design as it is is not known, so no speedup is.")
-    if before[LOSS] > budget:
-        loss = loss_text(single, before[LOSS])
-        found.append(f"The design as it is may lose {loss}, more than the budget of {loss_text(single, budget)}.")
+    broken = [budget for budget in budgets if before[budget.metric] > budget.most]
+    if broken:
+        loss, limit = losses_text(before, broken, single.task), limits_text(broken, single.task)
+        found.append(f"The design as it is may lose {loss}, more than the budget of {limit}.")
+    if before[VETOED]:
+        found.append("The design as it is is vetoed, and no remedy that keeps its settings lifts that.")
+    for name in single.catalogue.vetoes.allowed:
+        found.append(f"Veto {name} is allowed: settings that are known to collapse for it are offered like others.")
     if not admissible:
-        found.append("No combination of the settings tried is within the budget and the memory.")
+        vetoed = " and not vetoed" if before[VETOED] else ""
+        found.append(f"No combination of the settings tried is within the budget and the memory{vetoed}.")
     if not combination.exhaustive:
         found.append("There were too many combinations: the longest lists of settings were thinned out.")
     if single.number("kv_group_size") == 0 and FAMILIES["quantization"].settings(single):

@@ -1,4 +1,4 @@
-"""The setting of a family that is best at a design, within the quality budget and the memory."""
+"""The setting of a family that is best at a design, within the quality budgets and the memory, and not vetoed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvwall.objectives.register import LABELS
+from kvwall.sweep.remedies.budget import Budgets
 from kvwall.sweep.remedies.family import Family, Setting
-from kvwall.sweep.remedies.outcome import LOSS, SPARE, Outcome, Outcomes
+from kvwall.sweep.remedies.outcome import LOSS, SPARE, VETOED, Outcome, Outcomes
 
 _MEMORY = LABELS["status"].meanings.index("memory")
 _ROUNDING = 1e-12
@@ -30,22 +31,28 @@ class Tried:
     """The design that the family is compared with."""
     outcomes: Outcomes
 
-    def best(self, budget: float) -> int | None:
-        """The place of the best setting; None where the budget or the status allows none."""
-        return best_place(self.outcomes, budget) if self.settings else None
+    def best(self, budgets: Budgets) -> int | None:
+        """The place of the best setting; None where the budgets, a veto or the status allow none."""
+        return best_place(self.outcomes, budgets) if self.settings else None
 
 
-def within(outcomes: Outcomes, budget: float) -> NDArray[np.bool_]:
-    """Which lose no more quality than the budget, at most, at the confidence asked for."""
-    return np.asarray(outcomes[LOSS] <= budget * (1 + _ROUNDING) + _ROUNDING)
+def within(outcomes: Outcomes, budgets: Budgets) -> NDArray[np.bool_]:
+    """Which lose no more quality than every budget, at most, at the confidence asked for, and are not vetoed."""
+    return np.asarray(in_budget(outcomes, budgets) & ~np.asarray(outcomes[VETOED], bool))
 
 
-def best_place(outcomes: Outcomes, budget: float, ties: Sequence[NDArray[np.int64]] = ()) -> int | None:
+def in_budget(outcomes: Outcomes, budgets: Budgets) -> NDArray[np.bool_]:
+    """Which lose no more quality than every budget, vetoed or not."""
+    kept = [outcomes[each.metric] <= each.most * (1 + _ROUNDING) + _ROUNDING for each in budgets]
+    return np.asarray(np.all(kept, axis=0))
+
+
+def best_place(outcomes: Outcomes, budgets: Budgets, ties: Sequence[NDArray[np.int64]] = ()) -> int | None:
     """The fastest design that fits; where none does, the one that is least short of memory; None if none is allowed.
 
     Of equally fast ones that with the least loss, then by `ties`, then the most memory left, then the first.
     """
-    allowed = within(outcomes, budget)
+    allowed = within(outcomes, budgets)
     fitting = np.flatnonzero(allowed & outcomes.fits)
     if len(fitting):
         speed = np.round(np.log(outcomes["tokens_per_second"][fitting]), _DIGITS)

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvwall.spaces.axes import Value
+from kvwall.sweep.remedies.budget import Budgets
 from kvwall.sweep.remedies.choose import Tried, best_place, within
 from kvwall.sweep.remedies.family import Change
-from kvwall.sweep.remedies.outcome import DEVICES, RANKED_BY, SPARE, Evaluator
+from kvwall.sweep.remedies.outcome import DEVICES, SPARE, Evaluator
 
 MOST: Final = 2_000_000
 """Combinations evaluated for one number of devices; beyond it the longest lists of settings are thinned out."""
@@ -56,18 +57,18 @@ class _Table:
 _Lists: TypeAlias = Mapping[str, Sequence[_Option]]
 
 
-def best_combination(evaluator: Evaluator, tried: Sequence[Tried], budget: float) -> tuple[Combination, bool]:
+def best_combination(evaluator: Evaluator, tried: Sequence[Tried], budgets: Budgets) -> tuple[Combination, bool]:
     """The fastest combination on the design's devices that is admissible, or on the fewest more that have one.
 
     The second answer is whether it is admissible; where none is, it is the one least short of memory.
-    A setting that breaks the budget alone does so in every combination, since losses only add: it is left out.
+    A setting that breaks a budget or is vetoed alone is so in every combination, since losses only add: it is left out.
     """
-    lists = {one.family.name: _options(one, budget) for one in tried}
+    lists = {one.family.name: _options(one, budgets) for one in tried}
     counts = sorted({option.devices for options in lists.values() for option in options})
     evaluated, best = 0, Combination({}, 0, 0, True)
     for count in counts:
         chosen = {name: _on_devices(options, count, counts[0]) for name, options in lists.items()}
-        found = _search(evaluator, chosen, budget)
+        found = _search(evaluator, chosen, budgets)
         evaluated += found.evaluated
         best = replace(found, evaluated=evaluated)
         if found.admissible:
@@ -75,13 +76,13 @@ def best_combination(evaluator: Evaluator, tried: Sequence[Tried], budget: float
     return best, False
 
 
-def _options(tried: Tried, budget: float) -> list[_Option]:
+def _options(tried: Tried, budgets: Budgets) -> list[_Option]:
     """Doing nothing, and the settings that may be combined."""
     before = tried.before
     found = [_Option({}, before["tokens_per_second"] if before.fits else before[SPARE], int(before[DEVICES]))]
     if not tried.settings:
         return found
-    allowed = within(tried.outcomes, budget) & tried.outcomes.known
+    allowed = within(tried.outcomes, budgets) & tried.outcomes.known
     for place, setting in enumerate(tried.settings):
         if setting.combines and allowed[place]:
             speed, spare, devices = (tried.outcomes[name][place] for name in ("tokens_per_second", SPARE, DEVICES))
@@ -94,19 +95,19 @@ def _on_devices(options: Sequence[_Option], count: int, own: int) -> list[_Optio
     return [each for each in options if each.devices == count] or [each for each in options if each.devices == own]
 
 
-def _search(evaluator: Evaluator, lists: _Lists, budget: float) -> Combination:
+def _search(evaluator: Evaluator, lists: _Lists, budgets: Budgets) -> Combination:
     """The best of all combinations."""
     lists, tables, exhaustive = _thinned(lists)
     index = _index(tables)
     values, positions = _positions(lists, index, evaluator)
     count = len(next(iter(index.values())))
-    outcomes = evaluator.at(evaluator.space(values), positions, count, RANKED_BY)
+    outcomes = evaluator.at(evaluator.space(values), positions, count, evaluator.ranked_by)
     used = np.zeros(count, np.int64)
     for name, part in index.items():
         used += np.array([bool(option.change) for option in lists[name]])[part]
-    place = best_place(outcomes, budget, [used])
+    place = best_place(outcomes, budgets, [used])
     chosen = {} if place is None else {name: lists[name][int(part[place])].change for name, part in index.items()}
-    admissible = int(np.count_nonzero(within(outcomes, budget) & outcomes.fits))
+    admissible = int(np.count_nonzero(within(outcomes, budgets) & outcomes.fits))
     changes = {name: chosen[name] for name in lists if chosen.get(name)}
     return Combination(changes, count, admissible, exhaustive)
 

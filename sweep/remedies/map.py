@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvwall.spaces.axes import Value
+from kvwall.sweep.remedies.budget import Budgets
 from kvwall.sweep.remedies.choose import Tried, within
 from kvwall.sweep.remedies.family import Change
-from kvwall.sweep.remedies.outcome import DEVICES, RANKED_BY, Evaluator, Outcomes
+from kvwall.sweep.remedies.outcome import DEVICES, Evaluator, Outcomes
 from kvwall.sweep.remedies.register import FAMILIES
 from kvwall.sweep.report.style import binary_text
 from kvwall.sweep.single import SingleDesign
@@ -89,7 +90,7 @@ def _numbers(grid: NDArray[np.float64]) -> list[list[float | None]]:
     return [[float(value) if np.isfinite(value) else None for value in row] for row in grid]
 
 
-def remedy_map(evaluator: Evaluator, tried: Sequence[Tried], budget: float) -> RemedyMap:
+def remedy_map(evaluator: Evaluator, tried: Sequence[Tried], budgets: Budgets) -> RemedyMap:
     """The map around a design: families' settings that may be combined, at other contexts and batches."""
     single = evaluator.single
     contexts, batches = _contexts(single), _batches(single)
@@ -102,8 +103,8 @@ def remedy_map(evaluator: Evaluator, tried: Sequence[Tried], budget: float) -> R
     ]
     found = evaluator(everything)
     shape = (len(changes) + 1, len(contexts), len(batches))
-    grid = Outcomes({name: found[name].reshape(shape) for name in RANKED_BY})
-    speed, allowed, fits = _speedups(grid), within(grid, budget), grid.fits
+    grid = Outcomes({name: found[name].reshape(shape) for name in evaluator.ranked_by})
+    speed, allowed, fits = _speedups(grid), within(grid, budgets), grid.fits
     families = tuple(dict.fromkeys(owners))
     usable = np.where(allowed & fits, speed, np.nan)
     by_family = {name: _most(usable[1:][np.array(owners) == name]) for name in families}
@@ -141,7 +142,7 @@ def _best(grid: Outcomes, usable: NDArray[np.float64], owners: NDArray[np.int64]
     values = np.where(np.isnan(usable[1:]) | ~among[:, None, None], -np.inf, usable[1:])
     place = np.argmax(values, axis=0) if len(values) else np.zeros(grid.fits.shape[1:], np.int64)
     most = np.max(values, axis=0, initial=-np.inf)
-    known, fits, some = grid.known[0], grid.fits[0], np.isfinite(most)
+    known, fits, some = grid.known[0], grid.holds[0], np.isfinite(most)
     pays = some & (~fits | (most > WORTH))
     answer = np.where(
         ~known, ANSWERS.index("not_computed"),

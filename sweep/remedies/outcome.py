@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from kvwall.objectives import parallel
+from kvwall.objectives import parallel, veto
 from kvwall.objectives.estimate import BOUNDS
 from kvwall.objectives.register import LABELS, STATUS_OK, label_register, metric_register, mode_of
 from kvwall.objectives.status import computed
@@ -21,6 +21,7 @@ from kvwall.spaces.axes import Value
 from kvwall.spaces.columns import Columns
 from kvwall.spaces.design import NO_LIMIT, Design, HardwareColumns
 from kvwall.spaces.space import Space, make_space
+from kvwall.sweep.quality_budget import Budget
 from kvwall.sweep.single import SingleDesign
 
 CHUNK: Final = 4096
@@ -37,10 +38,13 @@ DEVICES: Final = "devices"
 YIELDED: Final = "tokens_per_step"
 """Of a sequence."""
 LOSS: Final = "quality_loss_upper"
-"""What the budget is about."""
-RANKED_BY: Final = ("tokens_per_second", LOSS, SPARE, DEVICES, "status")
-"""The figures that a search compares."""
-_FIGURES: Final = (*METRICS, SPARE, DEVICES, YIELDED, *OF_THE_STEP)
+"""On the design's task."""
+VETOED: Final = "vetoed"
+"""Whether a veto that is not allowed applies, also where memory is the status."""
+RANKED_BY: Final = ("tokens_per_second", LOSS, SPARE, DEVICES, VETOED, "status")
+"""The figures that a search compares, besides the losses that have a budget."""
+_FIGURES: Final = (*METRICS, SPARE, DEVICES, YIELDED, VETOED, *OF_THE_STEP)
+_VETO: Final = LABELS["status"].meanings.index("veto")
 _OF_ONE_CATALOGUE: Final = frozenset({"model", "hardware", "quality", "usd_per_second", "calibrated"})
 """Records of a Design that no remedy changes: they keep their small shape."""
 
@@ -68,7 +72,12 @@ class Outcome:
     @property
     def known(self) -> bool:
         """Whether the step's time and what binds it are known."""
-        return self.status in {"ok", "memory"}
+        return self.status in {"ok", "memory", "veto"}
+
+    @property
+    def holds(self) -> bool:
+        """Whether memory holds it, deployed or vetoed."""
+        return self.status in {"ok", "veto"}
 
     @property
     def bound_by(self) -> str:
@@ -112,16 +121,27 @@ class Outcomes:
         return np.asarray(self["status"] == STATUS_OK)
 
     @property
+    def holds(self) -> NDArray[np.bool_]:
+        """Which memory holds, deployed or vetoed."""
+        return np.asarray(self.fits | (self["status"] == _VETO))
+
+    @property
     def known(self) -> NDArray[np.bool_]:
         """Of which the step's time is known."""
         return np.asarray(computed(jnp.asarray(self["status"])))
 
 
 class Evaluator:
-    """Evaluates changes to one design."""
+    """Evaluates changes to one design, with the losses that have a budget."""
 
-    def __init__(self, single: SingleDesign) -> None:
+    def __init__(self, single: SingleDesign, budgets: Sequence[Budget] = ()) -> None:
         self.single = single
+        self._losses = tuple(dict.fromkeys(budget.metric for budget in budgets))
+
+    @property
+    def ranked_by(self) -> tuple[str, ...]:
+        """The figures that a search compares."""
+        return (*RANKED_BY, *self._losses)
 
     def __call__(self, changes: Sequence[Mapping[str, Value]]) -> Outcomes:
         """The design with each of these changes: axis -> value."""
@@ -131,7 +151,8 @@ class Evaluator:
         positions = {
             axis: np.array([values[axis].index(change.get(axis, inputs[axis])) for change in changes]) for axis in axes
         }
-        return self.at(self.space(values), positions, len(changes), (*_FIGURES, *label_register(self.single.mode)))
+        names = (*_FIGURES, *self._losses, *label_register(self.single.mode))
+        return self.at(self.space(values), positions, len(changes), names)
 
     def space(self, values: Mapping[str, Sequence[Value]]) -> Space:
         """The design's space with these values of some axes."""
@@ -156,7 +177,7 @@ class Evaluator:
         changing = [field.name for field in fields(design) if field.name not in _OF_ONE_CATALOGUE]
         wide = {name: jax.tree.map(_widened, getattr(design, name)) for name in changing}
         with jax.enable_x64(True):
-            found: dict[str, jax.Array] = _run(replace(design, **wide), self.single.task)
+            found: dict[str, jax.Array] = _run(replace(design, **wide), self.single.task, self._losses)
         return found
 
 
@@ -166,15 +187,16 @@ def _widened(leaf: Any) -> Any:
     return np.broadcast_to(leaf, (*leaf.shape[:-1], CHUNK) if leaf.ndim else (CHUNK,))
 
 
-@partial(jax.jit, static_argnums=1)
-def _run(design: Design, task: str) -> dict[str, jax.Array]:
+@partial(jax.jit, static_argnums=(1, 2))
+def _run(design: Design, task: str, losses: tuple[str, ...]) -> dict[str, jax.Array]:
     step, mode = evaluate_step(design), mode_of(design)
     register, labels = metric_register(task, mode), label_register(mode)
     of_device = evaluate_step(replace(design, hardware=_endless_tiers(design.hardware))).memory.margin
     times = (*step.times.ordered(), 0.0) if step.estimate is None else step.estimate.ordered
     found = {
-        **{name: register[name].law(design, step) for name in METRICS},
+        **{name: register[name].law(design, step) for name in (*METRICS, *losses)},
         SPARE: of_device,
+        VETOED: veto.vetoed(design.kv_format, step.ledger.kept_fraction, design.veto.imposed),
         DEVICES: parallel.replica_devices(design.parallel),
         YIELDED: step.load.yielded,
         **dict(zip(OF_THE_STEP, times, strict=True)),

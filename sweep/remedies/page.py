@@ -12,14 +12,15 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from kvwall.spaces.axes import AXES
-from kvwall.sweep.readable import bytes_text, metric_text, number_text
+from kvwall.sweep.readable import bytes_text, number_text
 from kvwall.sweep.remedies.answer import RemediesReport
+from kvwall.sweep.remedies.budget import limits_text
 from kvwall.sweep.remedies.map import ANSWERS, WORTH, Best, RemedyMap, context_text
-from kvwall.sweep.remedies.outcome import LOSS, SPARE
+from kvwall.sweep.remedies.outcome import SPARE
 from kvwall.sweep.remedies.register import FAMILIES
 from kvwall.sweep.remedies.rows import Row
 from kvwall.sweep.remedies.sentences import count_text, times_text
-from kvwall.sweep.remedies.table import UNSET
+from kvwall.sweep.remedies.table import UNSET, losses_shown
 from kvwall.sweep.report.header import BADGES, SPEEDS
 from kvwall.sweep.report.page import document, tiles_html
 from kvwall.sweep.report.parts import Items, LegendEntry, Panel, Plot, Section, Selector, Table, table_html
@@ -57,7 +58,7 @@ def _header(report: RemediesReport, name: str) -> str:
     told = [base.why, f"Best combination: {best.why}" if best else "No combination tried is admissible."]
     answer = "".join(f"<p>{escape(text)}</p>" for text in told)
     asked = [(axis, number_text(value)) for axis, value in base.inputs.items() if value != AXES[axis].neutral]
-    limit = f"{_loss(report, report.quality_budget)} at most, with {100 * base.confidence:g} % confidence"
+    limit = f"{limits_text(report.budgets, base.task)} at most, with {100 * base.confidence:g} % confidence"
     asked += [("task", base.task), ("quality budget", limit)]
     table = table_html(Table(("axis", "value"), tuple(asked), left=2))
     return f"""<p class="badge">{BADGES[report.baseline.mode]}</p>
@@ -76,15 +77,12 @@ def _tiles(report: RemediesReport) -> Iterator[tuple[str, str, str]]:
     yield _times(best.speedup), "best combination", best.phrase or "the design as it is"
     yield _times(best.speedup_at_max_batch), "at the largest batch", f"{count_text(best.after['max_batch'])} sequences"
     yield bytes_text(best.after[SPARE] - best.before[SPARE]), "freed on a device", ""
-    yield _loss(report, best.after[LOSS]), "lost at most", f"task {report.baseline.task}"
+    tasks = ", ".join(budget.task for budget in report.budgets)
+    yield ", ".join(losses_shown(report, best.after)), "lost at most", f"task {tasks}"
 
 
 def _times(ratio: float | None) -> str:
     return "-" if ratio is None else times_text(ratio)
-
-
-def _loss(report: RemediesReport, loss: float) -> str:
-    return metric_text(loss, "1", f"quality_loss_{report.baseline.task}")
 
 
 def _table_section(report: RemediesReport) -> Section:
@@ -112,7 +110,7 @@ def _cells(report: RemediesReport, row: Row) -> tuple[str, ...]:
         _times(row.speedup_at_max_batch),
         bytes_text(after[SPARE] - row.before[SPARE]),
         count_text(after["max_batch"]),
-        _loss(report, after[LOSS]),
+        ", ".join(losses_shown(report, after)),
         phases,
     )
 

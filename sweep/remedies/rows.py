@@ -7,15 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kvwall.spaces.axes import AXES
 from kvwall.sweep.layout_faults import layout_faults
-from kvwall.sweep.readable import metric_text
 from kvwall.sweep.reasons import missing_figures
-from kvwall.sweep.remedies.choose import Tried, within
+from kvwall.sweep.remedies.budget import Budgets, limits_text, losses_of, losses_text
+from kvwall.sweep.remedies.choose import Tried, in_budget, within
 from kvwall.sweep.remedies.family import Change
-from kvwall.sweep.remedies.outcome import DEVICES, LOSS, SPARE, Outcome
+from kvwall.sweep.remedies.outcome import DEVICES, LOSS, SPARE, VETOED, Outcome, Outcomes
 from kvwall.sweep.remedies.sentences import joined, memory_clause, speedup, times_text
 from kvwall.sweep.single import SingleDesign, changed_design
+from kvwall.sweep.veto_words import imposed_vetoes
 
 _MORE: Final = 1.05
 """A setting that the budget forbids is named from so much more speed on."""
@@ -34,7 +38,7 @@ class Row:
     after: Outcome | None
     """None where no setting is allowed."""
     status: str
-    """Of the design with it; `budget` where every setting breaks it, `nothing` where there is none to try."""
+    """Of the design with it; `budget` or `veto` where that forbids every one, `nothing` where there is none."""
     why: str
     against: Change = field(default_factory=dict)
     combines: bool = True
@@ -79,7 +83,8 @@ def numbers(before: Outcome, after: Outcome | None) -> dict[str, Any]:
     labels |= {f"{name}_after": after.label(name) if after else None for name in _LABELS}
     if after is None:
         names = ("memory_freed", "max_batch", "quality_loss", LOSS, "tokens_per_second", "time_per_output_token")
-        return {"speedup": None, **dict.fromkeys((*names, "devices", "speedup_per_device")), **labels}
+        blank = dict.fromkeys((*names, "devices", "speedup_per_device"))
+        return {"speedup": None, **blank, "quality_losses": {}, **labels}
     devices = after[DEVICES]
     return {
         "speedup": ratio,
@@ -87,6 +92,7 @@ def numbers(before: Outcome, after: Outcome | None) -> dict[str, Any]:
         "max_batch": whole(after["max_batch"]),
         "quality_loss": after["quality_loss"],
         LOSS: after[LOSS],
+        "quality_losses": losses_of(after),
         "tokens_per_second": after["tokens_per_second"] if after.known else None,
         "time_per_output_token": after["time_per_output_token"] if after.known else None,
         "devices": int(devices),
@@ -104,22 +110,23 @@ def whole(count: float) -> int | None:
     return int(count) if math.isfinite(count) and count <= AXES["batch"].high else None
 
 
-def row_of(tried: Tried, single: SingleDesign, budget: float) -> Row:
+def row_of(tried: Tried, single: SingleDesign, budgets: Budgets) -> Row:
     """The row of a family."""
     family, before = tried.family, tried.before
     shared: dict[str, Any] = {"family": family.name, "before": before, "against": family.against(single)}
-    place = tried.best(budget)
+    place = tried.best(budgets)
     listed = tuple(_listed(tried, each) for each in range(len(tried.settings)))
     if not tried.settings:
         return Row(setting={}, phrase="", after=None, status="nothing", why=joined([family.nothing(single)]), **shared)
     if place is None:
-        status, why = _refused(tried, single, budget)
+        status, why = _refused(tried, single, budgets)
         return Row(setting={}, phrase="", after=None, status=status, why=why, tried=listed, **shared)
     setting, after = tried.settings[place], tried.outcomes.at(place)
     clauses = [
         family.sentence(single, setting.change, before, after),
         memory_clause(before, after, applied=bool(shared["against"])),
-        _forbidden(tried, single, budget, after),
+        _forbidden(tried, single, budgets, after),
+        _vetoed_beyond(tried, single, budgets, after),
     ]
     return Row(
         setting=setting.change, phrase=family.phrase(setting.change), after=after, status=after.status,
@@ -135,22 +142,28 @@ def _listed(tried: Tried, place: int) -> dict[str, Any]:
         "speedup": speedup(tried.before, after),
         "memory_freed": after[SPARE] - tried.before[SPARE],
         LOSS: after[LOSS],
+        "quality_losses": losses_of(after),
     }
 
 
-def _refused(tried: Tried, single: SingleDesign, budget: float) -> tuple[str, str]:
+def _refused(tried: Tried, single: SingleDesign, budgets: Budgets) -> tuple[str, str]:
     """(status, why) where no setting is allowed."""
-    allowed = within(tried.outcomes, budget)
+    outcomes, allowed = tried.outcomes, within(tried.outcomes, budgets)
     if allowed.any():  # by the budget, but they cannot be computed
         place = int(allowed.argmax())
-        after = tried.outcomes.at(place)
+        after = outcomes.at(place)
         return after.status, joined([obstacle(single, tried.settings[place].change, after.status)])
-    place = int(tried.outcomes[LOSS].argmin())
-    after, phrase = tried.outcomes.at(place), tried.family.phrase(tried.settings[place].change)
+    vetoed, inside = np.asarray(outcomes[VETOED], bool), in_budget(outcomes, budgets)
+    if vetoed.all() or inside.any():
+        which, place = ("", 0) if vetoed.all() else (" within the budget", int(inside.argmax()))
+        why = imposed_vetoes(changed_design(single, tried.settings[place].change))
+        return "veto", joined([f"every setting{which} is vetoed: {why}"])
+    place = int(np.where(vetoed, np.inf, outcomes[LOSS]).argmin())
+    after, phrase = outcomes.at(place), tried.family.phrase(tried.settings[place].change)
     ratio = speedup(tried.before, after)
     worth = f" ({times_text(ratio)})" if ratio is not None else ""
-    loses = f"the mildest, {phrase}{worth}, may lose {loss_text(single, after[LOSS])}"
-    return "budget", joined([f"every setting breaks the budget of {loss_text(single, budget)}: {loses}"])
+    loses = f"the mildest, {phrase}{worth}, may lose {losses_text(after, budgets, single.task)}"
+    return "budget", joined([f"every setting breaks the budget of {limits_text(budgets, single.task)}: {loses}"])
 
 
 def obstacle(single: SingleDesign, change: Change, status: str) -> str:
@@ -161,22 +174,34 @@ def obstacle(single: SingleDesign, change: Change, status: str) -> str:
     return "; ".join(missing_figures(changed, "tokens_per_second"))
 
 
-def _forbidden(tried: Tried, single: SingleDesign, budget: float, chosen: Outcome) -> str:
-    """The fastest setting that fits and is clearly faster, but breaks the budget."""
+def _forbidden(tried: Tried, single: SingleDesign, budgets: Budgets, chosen: Outcome) -> str:
+    """The fastest setting that fits and is clearly faster, but breaks a budget."""
     outcomes = tried.outcomes
-    beyond = outcomes.fits & ~within(outcomes, budget)
-    if not chosen.fits or not beyond.any():
-        return ""
-    speeds = [float(speed) if out else -1.0 for speed, out in zip(outcomes["tokens_per_second"], beyond, strict=True)]
-    place = max(range(len(speeds)), key=speeds.__getitem__)
-    if speeds[place] < _MORE * chosen["tokens_per_second"]:
+    place = _faster(outcomes, outcomes.fits & ~in_budget(outcomes, budgets), chosen)
+    if place is None:
         return ""
     after = outcomes.at(place)
     ratio = speedup(tried.before, after) or 1.0
     phrase = tried.family.phrase(tried.settings[place].change)
-    return f"the budget forbids more: {phrase} ({times_text(ratio)}) may lose {loss_text(single, after[LOSS])}"
+    lost = losses_text(after, budgets, single.task)
+    return f"the budget forbids more: {phrase} ({times_text(ratio)}) may lose {lost}"
 
 
-def loss_text(single: SingleDesign, loss: float) -> str:
-    """A loss on the design's task, in its unit."""
-    return metric_text(loss, "1", f"quality_loss_{single.task}")
+def _vetoed_beyond(tried: Tried, single: SingleDesign, budgets: Budgets, chosen: Outcome) -> str:
+    """The fastest setting within the budgets that is clearly faster, but vetoed."""
+    outcomes = tried.outcomes
+    place = _faster(outcomes, outcomes.holds & ~outcomes.fits & in_budget(outcomes, budgets), chosen)
+    if place is None:
+        return ""
+    ratio = speedup(tried.before, outcomes.at(place)) or 1.0
+    change = tried.settings[place].change
+    why = imposed_vetoes(changed_design(single, change))
+    return f"a veto forbids more, such as {tried.family.phrase(change)} ({times_text(ratio)}): {why}"
+
+
+def _faster(outcomes: Outcomes, among: NDArray[np.bool_], chosen: Outcome) -> int | None:
+    """The place of the fastest of some designs, where it is clearly faster than the one chosen, which fits."""
+    if not chosen.fits or not among.any():
+        return None
+    place = int(np.argmax(np.where(among, outcomes["tokens_per_second"], -1.0)))
+    return None if outcomes["tokens_per_second"][place] < _MORE * chosen["tokens_per_second"] else place

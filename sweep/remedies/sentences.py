@@ -123,16 +123,16 @@ def memory_clause(before: Outcome, after: Outcome, applied: bool = False) -> str
     `applied` says that the design has the remedy already, so that `before` is what it would be without.
     """
     if not before.known:
-        return f"largest batch {count_text(after['max_batch'])}" if after.fits else ""
+        return f"largest batch {count_text(after['max_batch'])}" if after.holds else ""
     freed = after["device_margin"] - before["device_margin"]
     batches = f"largest batch {count_text(before['max_batch'])} to {count_text(after['max_batch'])}"
     changed = count_text(before["max_batch"]) != count_text(after["max_batch"])
-    if after.fits and not before.fits:
+    if after.holds and not before.holds:
         return f"{'without it the design would not fit' if applied else 'makes it fit'} ({batches})"
-    if not after.fits:
+    if not after.holds:
         short = bytes_text(-after["memory_margin"])
         frees = f"frees {bytes_text(freed)} a device, but " if freed > _SMALL * -after["memory_margin"] else ""
-        return f"{frees}it is still {short} short" if not before.fits else f"then it does not fit: {short} short"
+        return f"{frees}it is still {short} short" if not before.holds else f"then it does not fit: {short} short"
     if abs(freed) < _SMALL * max(abs(before["device_margin"]), 1.0) and not changed:
         return ""
     verb = "frees" if freed >= 0 else "takes"

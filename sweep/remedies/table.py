@@ -11,10 +11,11 @@ from rich.text import Text
 
 from kvwall.spaces.axes import AXES
 from kvwall.spaces.modes import CEILING, ESTIMATE
-from kvwall.sweep.readable import bytes_text, metric_text, number_text
+from kvwall.sweep.readable import bytes_text, number_text
 from kvwall.sweep.remedies.answer import RemediesReport
+from kvwall.sweep.remedies.budget import limits_text, loss_text
 from kvwall.sweep.remedies.map import ANSWERS, WORTH, Best, RemedyMap, context_text
-from kvwall.sweep.remedies.outcome import LOSS, SPARE
+from kvwall.sweep.remedies.outcome import SPARE, Outcome
 from kvwall.sweep.remedies.register import FAMILIES
 from kvwall.sweep.remedies.rows import Row
 from kvwall.sweep.remedies.sentences import count_text, times_text
@@ -23,6 +24,7 @@ from kvwall.sweep.terminal import new_table, terminal
 _NONE: Final = "-"
 UNSET: Final = {
     "budget": "none within the budget",
+    "veto": "vetoed",
     "nothing": "nothing to change",
     "unsourced_input": "a figure has no source",
     "layout": "cannot be laid out",
@@ -59,8 +61,9 @@ def _print_design(console: Console, report: RemediesReport) -> None:
     base = report.baseline
     stated = [f"{name} {number_text(value)}" for name, value in base.inputs.items() if value != AXES[name].neutral]
     console.print(Text(f"{', '.join(stated)}; everything else neutral. {_SENTENCES[base.mode]}", "dim"))
-    limit = _loss(report, report.quality_budget)
-    asked = f"Task {base.task}: at most {limit} may be lost, with {100 * base.confidence:g} % confidence."
+    limit = limits_text(report.budgets, base.task)
+    lead = f"Task {base.task}: at most" if len(report.budgets) == 1 else "At most"
+    asked = f"{lead} {limit} may be lost, with {100 * base.confidence:g} % confidence."
     console.print(Text(f"{base.why} {asked}"))
     console.print()
 
@@ -93,11 +96,13 @@ def _cells(report: RemediesReport, row: Row) -> Iterator[str]:
     yield _times(row.speedup_at_max_batch)
     yield bytes_text(after[SPARE] - row.before[SPARE])
     yield count_text(after["max_batch"])
-    yield _loss(report, after[LOSS])
+    yield "\n".join(losses_shown(report, after))
     if row.makes_it_fit:
         yield "makes it fit"
     elif after.status == "memory":
         yield "does not fit"
+    elif after.status == "veto":
+        yield "vetoed"
     else:
         yield "" if row.combines else "not combined"
 
@@ -106,8 +111,11 @@ def _times(ratio: float | None) -> str:
     return _NONE if ratio is None else times_text(ratio)
 
 
-def _loss(report: RemediesReport, loss: float) -> str:
-    return metric_text(loss, "1", f"quality_loss_{report.baseline.task}")
+def losses_shown(report: RemediesReport, outcome: Outcome) -> list[str]:
+    """What a design may lose on each task that has a budget; the task is named where it is not the only one."""
+    alone = len(report.budgets) == 1
+    shown = [(loss_text(outcome[budget.metric], budget.task), budget.task) for budget in report.budgets]
+    return [loss if alone else f"{task} {loss}" for loss, task in shown]
 
 
 def _item(console: Console, mark: str, text: str, style: str = "") -> None:

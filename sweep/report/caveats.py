@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kvwall.objectives.register import STATUS_OK
 from kvwall.objectives.status import STATUSES
 from kvwall.spaces.errors import InputError
+from kvwall.spaces.vetoes import HARD_RETRIEVAL
 from kvwall.sweep.flags import flags_of
 from kvwall.sweep.report.choices import Choices
 from kvwall.sweep.report.left_out import without_value
@@ -78,7 +79,8 @@ def _design_flags(choices: Choices) -> Iterator[str]:
             try:
                 single = single_design(
                     study.space.point(index), task=study.task, confidence=study.confidence, mode=study.mode,
-                    assume=study.assume.get(str(chip), {}),
+                    assume=study.assume.get(str(chip), {}), allow_veto=study.allow_veto,
+                    budgeted=HARD_RETRIEVAL if study.vetoes.hard_retrieval else (),
                 )  # fmt: skip
             except InputError as error:  # a model or chip file that has gone since
                 for fault in error.faults:

@@ -20,6 +20,7 @@ from kvwall.sweep.report.wording import (
     estimate_value,
     listed,
     metric_label,
+    metric_value,
     objective_text,
     share_text,
     short_name,
@@ -125,7 +126,10 @@ def chip_answers(choices: Choices) -> Iterator[str]:
 def _why_nothing(choices: Choices) -> Iterator[str]:
     feasible = choices.results.count("feasible")
     if feasible == 0:
-        yield "None of the designs fits into memory, can be laid out and has all its figures sourced."
+        yield (
+            "None of the designs fits into memory, can be laid out, has all its figures sourced and keeps clear of "
+            "what is known to collapse."
+        )
     for constraint, count in choices.results.rejected.items():
         if feasible:
             named = constraint_texts(choices.study).get(constraint, constraint)
@@ -142,7 +146,9 @@ def asked(choices: Choices) -> Table:
         ("held fixed", "; ".join(_fixed(choices)) or "everything else is neutral"),
         ("objectives", "; ".join(objective_text(objective) for objective in study.objectives)),
         ("constraints", "; ".join(_constraint_lines(choices)) or "none"),
-        ("quality", f"task {study.task}, upper bounds at {100 * study.confidence:g} % confidence"),
+        ("quality", f"task {study.task}, upper bounds at {100 * study.task_confidence:g} % confidence"),
+        ("budgets", "; ".join(_budget_lines(choices))),
+        ("vetoes allowed", listed(study.allow_veto)),
     ]
     return Table(("", ""), tuple((name, text) for name, text in rows if text), 2)
 
@@ -163,6 +169,13 @@ def _fixed(choices: Choices) -> Iterator[str]:
         name, value = entry.axis.name, entry.values[0]
         if len(entry) == 1 and name not in {"model", "hardware"} and value != entry.axis.neutral:
             yield f"{axis_label(name)} {axis_text(name, value)}"
+
+
+def _budget_lines(choices: Choices) -> Iterator[str]:
+    study = choices.study
+    for budget in study.budgets:
+        level = study.confidence if budget.confidence is None else budget.confidence
+        yield f"{budget.task}: at most {metric_value(study, budget.metric, budget.most)}, {100 * level:g} % confidence"
 
 
 def _constraint_lines(choices: Choices) -> Iterator[str]:

@@ -103,6 +103,7 @@ class Laws:
             tuple(chips[name] for name in space.values("hardware")),
             known.quality,
             known.calibration,
+            known.vetoes,
         )
 
 

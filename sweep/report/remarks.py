@@ -13,6 +13,7 @@ from kvwall.objectives.kv import FULL_BITS
 from kvwall.objectives.tiers import TIERS
 from kvwall.spaces.axes import AXES, NATIVE, Value
 from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
+from kvwall.sweep.report.allowed_vetoes import concerned_by
 from kvwall.sweep.report.data import Results
 from kvwall.sweep.report.left_out import arithmetic
 from kvwall.sweep.report.wording import listed, short_name
@@ -35,14 +36,22 @@ class Remark:
 
 def remarks(results: Results) -> tuple[str, ...]:
     """Sentences about the study, each with the number of the front's designs that it concerns."""
-    rows = results.front.sizes["point"]
+    study, rows = results.study, results.front.sizes["point"]
     columns = {name: np.broadcast_to(results.front[name].values, rows) for name in AXES}
     told = []
-    for remark in (*_limits(results.study), *_quality(results.study), *_records(results.study)):
+    for remark in (*_vetoes(study), *_limits(study), *_quality(study), *_records(study)):
         count = int(np.count_nonzero(remark.concerns(columns)))
         where = f" ({count:,} of the {rows:,} designs on the front)" if rows else ""
         told.append(f"{remark.text}{where}.")
     return tuple(dict.fromkeys(told))
+
+
+def _vetoes(study: Study) -> Iterator[Remark]:
+    for name in study.allow_veto:
+        yield Remark(
+            f"Veto {name} is allowed: designs that are known to collapse for it are judged as if they were not",
+            concerned_by(name, study),
+        )
 
 
 def _limits(study: Study) -> Iterator[Remark]:

@@ -75,7 +75,7 @@ def speedup_section(choices: Choices) -> Section:
         (Panel(plots, selectors, tuple(legend)),),
         (
             f"In brackets: loss of quality on the study's task ({choices.study.task}), expected and at most with "
-            f"{100 * choices.study.confidence:g} % confidence; calibrated on published results, not derived. "
+            f"{100 * choices.study.task_confidence:g} % confidence; calibrated on published results, not derived. "
             f"{_group_note(choices)}",
             *choices.ladder_note,
             *choices.cut,

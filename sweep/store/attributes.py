@@ -119,6 +119,8 @@ def provenance(study: Study, file: str, title: str, summary: str) -> Attributes:
         "mode": study.mode,
         "quality_task": study.task,
         "quality_confidence": study.confidence,
+        "quality_budgets": [str(budget) for budget in study.budgets],
+        "allowed_vetoes": list(study.allow_veto),
         "assumptions": {chip: dict(figures) for chip, figures in study.assume.items()},
         "objectives": [f"{objective.sense} {objective.metric}" for objective in study.objectives],
         "constraints": [str(constraint) for constraint in study.constraints],

@@ -10,8 +10,11 @@ from kvwall.spaces.axes import AXES, Value
 from kvwall.spaces.errors import nearest
 from kvwall.spaces.modes import CEILING, MODES
 from kvwall.spaces.space import Space
+from kvwall.spaces.vetoes import checked_vetoes
 from kvwall.sweep.objective import Constraint, Objective
+from kvwall.sweep.quality_budget import Budget
 from kvwall.sweep.study_file.asked import check_mode_of_names, read_constraints, read_objectives
+from kvwall.sweep.study_file.budget import read_budgets
 from kvwall.sweep.study_file.decode import parse
 from kvwall.sweep.study_file.lines import LocatedFaults, find_lines
 from kvwall.sweep.study_file.sections import (
@@ -38,9 +41,12 @@ class StudyFile:
     assume: Mapping[str, Mapping[str, str]]
     task: str
     confidence: float
+    allow_veto: tuple[str, ...]
+    budgets: tuple[Budget, ...]
     objectives: tuple[Objective, ...]
     """In the order of the file; empty where it has no [objectives]."""
     constraints: tuple[Constraint, ...]
+    """Of [constraints]; what budgets impose is not among them."""
     keep: tuple[str, ...]
     """Without the status, which is always stored; empty where it has none."""
     slice: Mapping[str, tuple[Value, ...]]
@@ -63,7 +69,9 @@ def read_study_file(text: str, origin: str) -> StudyFile:
     sliced = check_slice(parts["sweep"].get("slice"), space, faults)
     objectives = read_objectives(parts["objectives"], "objectives" in table, faults)
     constraints = read_constraints(parts["constraints"], faults)
+    budgets = read_budgets(parts["quality"].get("budget"), quality, parts["constraints"], faults)
     not_repeated(parts["sweep"].get("keep"), ("sweep", "keep"), faults)
+    not_repeated(parts["quality"].get("allow_veto"), ("quality", "allow_veto"), faults)
     if study.calibration and study.mode == CEILING:
         faults.add(("study", "calibration"), 'a ceiling has none: leave it out, or write mode = "estimate"')
     if study.mode in MODES:
@@ -78,6 +86,8 @@ def read_study_file(text: str, origin: str) -> StudyFile:
         assume=assume,
         task=quality.task,
         confidence=quality.confidence,
+        allow_veto=checked_vetoes(quality.allow_veto),
+        budgets=budgets,
         objectives=objectives,
         constraints=constraints,
         keep=tuple(name for name in sweep.keep if name != "status"),

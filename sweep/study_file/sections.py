@@ -15,6 +15,7 @@ from kvwall.spaces.calibration import load_calibration
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.modes import DEFAULT_MODE, ESTIMATE, check_mode
 from kvwall.spaces.quality import load_quality_curves, task_rows
+from kvwall.spaces.vetoes import checked_vetoes
 from kvwall.sweep.study_file.lines import KeyPath, LocatedFaults
 
 ANY_TASK = TASK_NAMES[0]
@@ -59,6 +60,11 @@ def _confidence(level: float) -> float:
     return level
 
 
+def _veto(name: str) -> str:
+    checked_vetoes([name])
+    return name
+
+
 def _record_path(path: str) -> str:
     """The path as it holds from any folder. Raises InputError where no record is."""
     if not path:
@@ -86,6 +92,16 @@ class QualitySection(Section):
 
     task: Annotated[str, AfterValidator(_task)] = "aggregate"
     confidence: Annotated[float, AfterValidator(_confidence)] = 0.9
+    allow_veto: list[Annotated[str, AfterValidator(_veto)]] = []
+    budget: dict[str, Any] = {}
+    """Checked task by task."""
+
+
+class BudgetSection(Section):
+    """A task of [quality.budget] that states a confidence of its own."""
+
+    max: float
+    confidence: Annotated[float, AfterValidator(_confidence)] | None = None
 
 
 class ObjectivesSection(Section):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kvwall.spaces.axes import Value
 from kvwall.spaces.space import Space
 from kvwall.sweep.objective import Constraint
+from kvwall.sweep.quality_budget import Budget
 
 if TYPE_CHECKING:
     from kvwall.sweep.study import Study
@@ -20,9 +21,10 @@ def study_text(study: Study) -> str:
         _section("study", _named(study)),
         _lines("space", _axes(study.space)),
         *[_section(f"assume.{_toml(chip)}", list(figures.items())) for chip, figures in study.assume.items()],
-        _section("quality", [("task", study.task), ("confidence", study.confidence)]),
+        _section("quality", _quality(study)),
+        _lines("quality.budget", [_budget(budget) for budget in study.budgets]),
         _lines("objectives", _objectives(study)),
-        _lines("constraints", [_constraint(constraint) for constraint in study.constraints]),
+        _lines("constraints", [_constraint(constraint) for constraint in study.stated_constraints]),
         _section("sweep", [("keep", study.keep)]),
         _section("sweep.slice", list(study.slice.items())),
         _section("optimize", [("trials", study.trials), ("continuous", study.continuous)]),
@@ -33,6 +35,17 @@ def study_text(study: Study) -> str:
 def _named(study: Study) -> list[tuple[str, str]]:
     named = [("name", study.name), ("mode", study.mode)]
     return [*named, ("calibration", study.calibration)] if study.calibration else named
+
+
+def _quality(study: Study) -> list[tuple[str, Value | Sequence[Value]]]:
+    stated: list[tuple[str, Value | Sequence[Value]]] = [("task", study.task), ("confidence", study.confidence)]
+    return [*stated, ("allow_veto", study.allow_veto)] if study.allow_veto else stated
+
+
+def _budget(budget: Budget) -> str:
+    if budget.confidence is None:
+        return f"{budget.task} = {_toml(budget.most)}"
+    return f"{budget.task} = {{ max = {_toml(budget.most)}, confidence = {_toml(budget.confidence)} }}"
 
 
 def axis_values_written(space: Space) -> dict[str, list[Value]]:
