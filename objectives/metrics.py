@@ -32,7 +32,9 @@ from kvwall.objectives.known import surely
 from kvwall.objectives.step import Step
 from kvwall.objectives.whole import parts_down
 from kvwall.spaces.design import NO_LIMIT, Design
+from kvwall.spaces.quality_tasks import Task
 from kvwall.spaces.units import (
+    Bits,
     Bytes,
     BytesPerSecond,
     Code,
@@ -246,18 +248,33 @@ def regime_distance(design: Design, step: Step) -> Ratio:
     return time.regime_distance(time.longest(step.times), time.second_longest(step.times))
 
 
-def task_loss(design: Design, step: Step, *, rows: tuple[int, ...], upper: bool) -> Ratio:
-    """Loss of a task: the worst of its rows of the task axis, central or upper."""
-    bits = design.precision.weight_bits
+def task_loss(design: Design, step: Step, *, task: Task, upper: bool) -> Ratio:
+    """Loss of a task: the worst of its rows of the task axis or their weighted mean, central or upper."""
     compose = quality.composed_loss_upper if upper else quality.composed_loss
-    losses = compose(
-        design.kv_format.key_bits,
-        design.kv_format.value_bits,
-        step.ledger.kept_fraction * design.sparse_read.fraction,  # what is not read is at worst as if it were evicted
-        jnp.where(bits > 0, bits, kv.FULL_BITS),  # the checkpoint as published is its own reference
-        quality.rows_of(design.quality, rows),
+    losses = compose(compression(design, step), quality.rows_of(design.quality, task.rows))
+    if task.weights is None:
+        return jnp.max(losses, axis=0)
+    return jnp.tensordot(jnp.asarray(task.weights, losses.dtype), losses, axes=1)
+
+
+def compression(design: Design, step: Step) -> quality.Compression:
+    """What a design compresses, as the quality laws read it; fixed neutral axes stay plain numbers."""
+    form, bits = design.kv_format, design.precision
+    kept = 1.0 if surely(design.eviction.retention, 1.0) else step.ledger.kept_fraction
+    return quality.Compression(
+        key_bits=form.key_bits,
+        value_bits=form.value_bits,
+        kept_fraction=kept,
+        kept_tokens=kept * design.workload.context,
+        read_fraction=design.sparse_read.fraction,
+        weight_bits=_payload_bits(bits.weight_bits),
+        activation_bits=bits.activation_bits,
     )
-    return jnp.max(losses, axis=0)
+
+
+def _payload_bits(weight_bits: Bits) -> Bits:
+    """Bits that a remedy left; the checkpoint as published is its own reference."""
+    return kv.FULL_BITS if surely(weight_bits, 0.0) else jnp.where(weight_bits > 0, weight_bits, kv.FULL_BITS)
 
 
 def phase(design: Design, step: Step) -> Code:

@@ -1,42 +1,70 @@
-"""Quality loss of a compressed KV cache and compressed weights: pure laws over fitted curves.
+"""Quality loss of compressed KV caches, weights and activations: pure laws over fitted curves.
 
 Every remedy adds a hazard h >= 0 that is exactly 0 at its neutral setting and never falls when bits or tokens are
 taken away. In accuracy tasks the surviving share of the score is exp(-h), so hazards that add are survivals that
-multiply; in perplexity the hazard is ln(PPL/PPL0) itself and ln-ratios add. The upper curve multiplies each hazard
-by the spread of its remedy. Parameters carry a leading task axis before the design's dimensions; all is elementwise.
+multiply; in perplexity the hazard is ln(PPL/PPL0) itself and ln-ratios add. The upper curve multiplies each hazard by
+the spread between sources, and adds what published results scatter by where little is lost. Parameters carry a leading
+task axis before the design's dimensions; all is elementwise.
+
+Source: rows of published results, `spaces/catalog/quality/rows.parquet`; docs/decisions/0009-quality.md.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import jax
 import jax.numpy as jnp
 
-from kvwall.spaces.quality import BitCurve, EvictionCurve, QualityParameters, WeightCurve
-from kvwall.spaces.units import Bits, Flag, Ratio, Real
+from kvwall.objectives.known import surely
+from kvwall.objectives.kv import FULL_BITS
+from kvwall.spaces.quality_columns import BitCurve, CacheCurve, EvictionCurve, QualityParameters, SmallBudget
+from kvwall.spaces.units import Bits, Flag, Ratio, Real, Tokens
 
 
-def composed_loss(
-    key_bits: Bits, value_bits: Bits, kept_fraction: Ratio, weight_bits: Bits, parameters: QualityParameters
-) -> Ratio:
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Compression:
+    """How much a design compresses, each neutral at 16 bits or 1."""
+
+    key_bits: Bits
+    value_bits: Bits
+    kept_fraction: Ratio
+    kept_tokens: Tokens
+    read_fraction: Ratio
+    weight_bits: Bits
+    activation_bits: Bits
+
+
+def composed_loss(asked: Compression, parameters: QualityParameters) -> Ratio:
     """Central loss of all remedies together: survival product, in perplexity the sum of ln-ratios."""
-    hazard = (
-        quantization_hazard(key_bits, value_bits, parameters.quantizer)
-        + eviction_hazard(kept_fraction, parameters.evictor)
-        + weight_hazard(weight_bits, parameters.weight)
-    )
-    return loss_from_hazard(hazard, parameters.weight.log_ratio)
+    return loss_from_hazard(_hazard(asked, parameters, upper=False), parameters.log_ratio)
 
 
-def composed_loss_upper(
-    key_bits: Bits, value_bits: Bits, kept_fraction: Ratio, weight_bits: Bits, parameters: QualityParameters
-) -> Ratio:
+def composed_loss_upper(asked: Compression, parameters: QualityParameters) -> Ratio:
     """Upper loss of all remedies together, at the confidence the parameters were taken for; never below the central."""
-    hazard = (
-        parameters.quantizer.spread * quantization_hazard(key_bits, value_bits, parameters.quantizer)
-        + parameters.evictor.spread * eviction_hazard(kept_fraction, parameters.evictor)
-        + parameters.weight.spread * weight_hazard(weight_bits, parameters.weight)
-    )
-    return loss_from_hazard(hazard, parameters.weight.log_ratio)
+    return loss_from_hazard(_hazard(asked, parameters, upper=True), parameters.log_ratio)
+
+
+def _hazard(asked: Compression, parameters: QualityParameters, upper: bool) -> Real:
+    """The sum of what each remedy adds; one whose axes are fixed at neutral is left out."""
+    narrow = not (surely(asked.key_bits, FULL_BITS) and surely(asked.value_bits, FULL_BITS))
+    drops = not surely(asked.kept_fraction, 1.0)
+    parts: list[Real] = [jnp.zeros_like(parameters.weight.scale)]
+    if narrow:
+        parts.append(cache_hazard(asked.key_bits, asked.value_bits, parameters.cache, upper))
+    if drops:
+        parts.append(eviction_hazard(asked.kept_fraction, parameters.evictor, upper))
+    if narrow and drops:
+        spread = parameters.cache.key.spread if upper else 1.0
+        parts.append(spread * small_budget_hazard(asked, parameters.small_budget))
+    if not surely(asked.read_fraction, 1.0):
+        parts.append(eviction_hazard(asked.read_fraction, parameters.reader, upper))
+    if not surely(asked.weight_bits, FULL_BITS):
+        parts.append(bit_hazard(asked.weight_bits, parameters.weight, upper))
+    if not surely(asked.activation_bits, FULL_BITS):
+        parts.append(bit_hazard(asked.activation_bits, parameters.activation, upper))
+    return sum(parts[1:], start=parts[0])
 
 
 def loss_from_hazard(hazard: Real, log_ratio: Flag) -> Ratio:
@@ -48,46 +76,61 @@ def loss_from_hazard(hazard: Real, log_ratio: Flag) -> Ratio:
     return jnp.where(log_ratio, hazard, -jnp.expm1(-hazard))
 
 
-def quantization_hazard(key_bits: Bits, value_bits: Bits, parameters: BitCurve) -> Real:
-    """Hazard of KV payload bits, K and V each with its own term; 0 at 16 bits and above.
+def cache_hazard(key_bits: Bits, value_bits: Bits, curve: CacheCurve, upper: bool = False) -> Real:
+    """Hazard of KV payload bits, K and V each with its own term; 0 at 16 bits and above."""
+    return bit_hazard(key_bits, curve.key, upper) + bit_hazard(value_bits, curve.value, upper)
 
-    Source: rows of published KV quantization results, `spaces/catalog/quality/rows.parquet`.
+
+def bit_hazard(bits: Bits, curve: BitCurve, upper: bool = False) -> Real:
+    """scale*(exp(slope*(4 - b)) - exp(-12*slope)) + floor*((16 - b)/8)^4; upper: *spread + noise*((16 - b)/12)^5.
+
+    The constant makes 16 bits free; expm1 makes that exact.
+
+    >>> curve = BitCurve(scale=0.01, slope=1.0, floor=0.0, spread=2.0, noise=0.03)
+    >>> round(float(bit_hazard(4.0, curve)), 4), round(float(bit_hazard(4.0, curve, upper=True)), 4)
+    (0.01, 0.05)
     """
-    half_floor = parameters.floor / 2
-    return _bit_hazard(key_bits, parameters.key_scale, parameters.slope, half_floor) + _bit_hazard(
-        value_bits, parameters.value_scale, parameters.slope, half_floor
-    )
+    missing = jnp.maximum(FULL_BITS - bits, 0.0)
+    hazard = curve.scale * jnp.exp(-12 * curve.slope) * jnp.expm1(curve.slope * missing)
+    hazard = hazard + curve.floor * (missing / 8) ** 4
+    return curve.spread * hazard + curve.noise * (missing / 12) ** 5 if upper else hazard
 
 
-def weight_hazard(weight_bits: Bits, parameters: WeightCurve) -> Real:
-    """Hazard of bits per weight; 0 at 16 bits and above.
+def eviction_hazard(kept_fraction: Ratio, curve: EvictionCurve, upper: bool = False) -> Real:
+    """-ln(1 - ceiling*w/(1 + w)), w = (u/half)^exponent, u = (1 - r)/r; upper: *spread - noise*ln(r).
 
-    Source: rows of published weight quantization results, `spaces/catalog/quality/rows.parquet`.
+    At r = 1 the value is 0, and so is the central gradient (the exponent is at least 1; at exactly 1 the left
+    derivative is not 0).
+
+    >>> curve = EvictionCurve(exponent=1.0, log_half=0.0, ceiling=0.5, spread=2.0, noise=0.0)
+    >>> round(float(eviction_hazard(0.5, curve)), 4), round(float(eviction_hazard(0.5, curve, upper=True)), 4)
+    (0.2877, 0.5754)
     """
-    return _bit_hazard(weight_bits, parameters.scale, parameters.slope, parameters.floor)
+    drops = kept_fraction < 1
+    kept = jnp.where(drops, kept_fraction, 0.5)  # a harmless stand-in keeps the unused branch's gradient finite
+    log_ratio_to_half = jnp.log((1 - kept) / kept) - curve.log_half
+    overload = jnp.exp(curve.exponent * log_ratio_to_half)
+    hazard = jnp.log1p(overload) - jnp.log1p((1 - curve.ceiling) * overload)
+    if upper:
+        hazard = curve.spread * hazard - curve.noise * jnp.log(kept)
+    return jnp.where(drops, hazard, 0.0)
 
 
-def eviction_hazard(kept_fraction: Ratio, parameters: EvictionCurve) -> Real:
-    """-ln(1 - ceiling*w/(1 + w)), w = (u/half)^exponent, u = (1 - r)/r.
+def small_budget_hazard(asked: Compression, curve: SmallBudget) -> Real:
+    """hazard * (1 - r) * fewness * narrowness^2: what a 2-bit cache of few tokens loses beyond the product.
 
-    At r = 1 the value and the gradient are 0 (the exponent is at least 1; at exactly 1 the left derivative is not 0).
-    Source: rows of published eviction results, `spaces/catalog/quality/rows.parquet`.
+    Fewness is 1 - ln(kept/tokens)/ln(4) from 0 to 2, narrowness (4 - bits)/2 of the narrower of K and V from 0 to 1.
+
+    >>> asked = Compression(2.0, 2.0, 0.25, 512.0, 1.0, 16.0, 16.0)
+    >>> float(small_budget_hazard(asked, SmallBudget(hazard=0.1, tokens=512.0)))
+    0.075
     """
-    evicts = kept_fraction < 1
-    kept = jnp.where(evicts, kept_fraction, 0.5)  # a harmless stand-in keeps the unused branch's gradient finite
-    log_ratio_to_half = jnp.log((1 - kept) / kept) - parameters.log_half
-    overload = jnp.exp(parameters.exponent * log_ratio_to_half)
-    hazard = jnp.log1p(overload) - jnp.log1p((1 - parameters.ceiling) * overload)
-    return jnp.where(evicts, hazard, 0.0)
-
-
-def _bit_hazard(bits: Bits, scale: Real, slope: Real, floor: Real) -> Real:
-    """scale*(exp(slope*(4 - b)) - exp(-12*slope)) + floor*((16 - b)/8)^4; expm1 makes 16 bits give exactly 0."""
-    missing = jnp.maximum(16 - bits, 0.0)
-    return scale * jnp.exp(-12 * slope) * jnp.expm1(slope * missing) + floor * (missing / 8) ** 4
+    fewness = jnp.clip(1 - jnp.log(asked.kept_tokens / curve.tokens) / jnp.log(4.0), 0.0, 2.0)
+    narrowness = jnp.clip((4 - jnp.minimum(asked.key_bits, asked.value_bits)) / 2, 0.0, 1.0)
+    return curve.hazard * (1 - asked.kept_fraction) * fewness * narrowness**2
 
 
 def rows_of(parameters: QualityParameters, rows: tuple[int, ...]) -> QualityParameters:
     """The parameters of some rows of the task axis only."""
-    found: QualityParameters = jax.tree.map(lambda leaf: leaf[rows[0] : rows[-1] + 1], parameters)
+    found: QualityParameters = jax.tree.map(lambda leaf: leaf[list(rows)], parameters)
     return found

@@ -15,7 +15,7 @@ from kvwall.objectives.step import Step, evaluate_step
 from kvwall.spaces.design import Design
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.modes import CEILING, ESTIMATE
-from kvwall.spaces.quality import TASKS, task_rows
+from kvwall.spaces.quality_tasks import TASK_NAMES, task_named
 from kvwall.spaces.units import Code, Flag, Ratio, Real
 
 Law = Callable[[Design, Step], Real]
@@ -90,7 +90,7 @@ def _first_sentence(law: Callable[..., object]) -> str:
 
 
 def _loss(task: str, name: str, upper: bool) -> Metric:
-    law = partial(metrics.task_loss, rows=task_rows(task), upper=upper)
+    law = partial(metrics.task_loss, task=task_named(task), upper=upper)
     kind = "ln(PPL/PPL0)" if task == "perplexity" else "relative quality loss"
     bound = "upper bound of the " if upper else ""
     return Metric(name, law, status.always, unit_of(metrics.task_loss), f"{bound}{kind}, task {task}", "calibrated")
@@ -185,8 +185,6 @@ _EXTRAPOLATED = Label(
 LABELS: Mapping[str, Label] = {label.name: label for label in (*_LABELS, _EXTRAPOLATED)}
 """Labels of all modes."""
 STATUS_OK = status.STATUSES.index("ok")
-
-TASK_NAMES = (*TASKS, "retrieval")
 
 _NOT_BUILT: Mapping[str, Mapping[str, str]] = {
     CEILING: {"crossover_context_time": "only an estimate has a time crossover; this is a ceiling"},

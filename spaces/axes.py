@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from kvwall.spaces.engines import engine_names
 from kvwall.spaces.errors import InputError, nearest
-from kvwall.spaces.quality import EVICTORS, QUANTIZERS
+from kvwall.spaces.quality_methods import EVICTORS, QUANTIZERS, WEIGHT_QUANTIZERS
 
 Value: TypeAlias = float | int | str | bool
 
@@ -108,6 +108,9 @@ _ALL = (
     Axis("output_tokens", "int", 0, "tokens still to be written", 0, _MOST_TOKENS),
     Axis("serving_mode", "name", "static", "whether prefill of arriving requests runs in between", names=SERVING_MODES),
     Axis("weight_bits", "real", NATIVE, "bits per weight of the streamed matrices", 1, 32, word=NATIVE),
+    Axis(
+        "weight_quantizer", "name", "structure_aware", "quality family of the weight quantizer", names=WEIGHT_QUANTIZERS
+    ),
     Axis("activation_bits", "real", 16, "bits of activations and collectives", 1, _MOST_BITS),
     Axis("key_bits", "real", 16, "payload bits of a stored key element", 1, _MOST_BITS),
     Axis("value_bits", "real", 16, "payload bits of a stored value element", 1, _MOST_BITS),
@@ -116,11 +119,11 @@ _ALL = (
     Axis("zero_bits", "real", 16, "bits of a group's zero-point", 0, 64),
     Axis("residual_window", "int", 0, "recent tokens kept at 16 bits", 0, _MOST_TOKENS),
     Axis("outlier_fraction", "real", 0.0, "share of KV elements kept apart at 32 bits", 0, 1),
-    Axis("quantizer", "name", "structure_aware", "quality family of the KV quantizer", names=QUANTIZERS),
+    Axis("quantizer", "name", "structure_aware", "quality family or method of the KV quantizer", names=QUANTIZERS),
     Axis("retention", "real", 1.0, "fraction of tokens kept", 1e-6, 1),
     Axis("sink_tokens", "int", 0, "first tokens, always kept", 0, _MOST_TOKENS),
     Axis("recent_tokens", "int", 0, "last tokens, always kept", 0, _MOST_TOKENS),
-    Axis("evictor", "name", "query_aware", "quality family of the eviction method", names=EVICTORS),
+    Axis("evictor", "name", "query_aware", "quality family or method of the eviction", names=EVICTORS),
     Axis("question_visible", "flag", True, "whether the question is known when tokens are scored"),
     Axis("read_fraction", "real", 1.0, "share of the kept tokens that a step reads", 1e-6, 1),
     Axis("block_size", "int", 1, "tokens per page", 1, 1e6),

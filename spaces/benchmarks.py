@@ -14,10 +14,11 @@ from typing import Final, Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from kvwall.spaces.errors import Faults, InputError, nearest
-from kvwall.spaces.quality import RECORD, TASKS
+from kvwall.spaces.quality_methods import METHODS
+from kvwall.spaces.quality_tasks import TASKS
 from kvwall.spaces.sourced_file import read_table
 
-RULES: Final = RECORD.with_name("benchmarks.toml")
+RULES: Final = METHODS.with_name("benchmarks.toml")
 
 RETRIEVAL: Final = "retrieval"
 """What published tables call both retrieval classes: the name of the subtask parts them."""

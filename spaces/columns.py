@@ -30,15 +30,18 @@ from kvwall.spaces.design import (
 )
 from kvwall.spaces.engines import load_engine
 from kvwall.spaces.errors import Faults, InputError
+from kvwall.spaces.gather import take
 from kvwall.spaces.hardware import Hardware, load_hardware
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.load import load_model
 from kvwall.spaces.modes import CEILING, ESTIMATE, check_mode
-from kvwall.spaces.quality import EVICTORS, QUANTIZERS, QualityParameters, load_quality_curves
+from kvwall.spaces.quality import QualityCurves, load_quality_curves
+from kvwall.spaces.quality_columns import QualityParameters
+from kvwall.spaces.quality_gather import QualityGather
+from kvwall.spaces.quality_record_columns import quality_parameters
 from kvwall.spaces.record_columns import hardware_numbers, model_numbers, price_numbers
 from kvwall.spaces.space import Space
-from kvwall.spaces.veto_columns import VetoColumns, VetoLimits
-from kvwall.spaces.vetoes import NO_RULES, VetoRules, veto_columns
+from kvwall.spaces.vetoes import NO_RULES, VetoRules, trait_names, veto_columns
 
 Positions: TypeAlias = Mapping[str, "np.ndarray[Any, Any] | jax.Array"]
 """Dimension name -> integer positions along it; all broadcast against each other."""
@@ -115,6 +118,8 @@ class Catalogue:
     models: tuple[Model, ...]
     hardware: tuple[Hardware, ...]
     quality: QualityParameters
+    """Columns of `curves` at the confidence asked for."""
+    curves: QualityCurves
     calibration: Calibration | None = None
     """Of estimates; None in ceiling mode."""
     vetoes: VetoRules = NO_RULES
@@ -132,6 +137,7 @@ def load_catalogue(
     mode: str = CEILING,
     calibration: str = "",
     vetoes: VetoRules = NO_RULES,
+    quality_curves: str = "",
 ) -> Catalogue:
     """Load every model and chip a Space names. Raises InputError with every fault of all of them.
 
@@ -142,6 +148,7 @@ def load_catalogue(
         mode: ceiling or estimate.
         calibration: path of a record of estimates; "" = the shipped one.
         vetoes: those the user allows, and whether hard retrieval is in the workload.
+        quality_curves: path of a record of quality; "" = the shipped one.
     """
     faults = Faults()
     assumed = dict(assume or {})
@@ -150,8 +157,14 @@ def load_catalogue(
     models = _loaded(space.values("model"), load_model, faults)
     hardware = _loaded(space.values("hardware"), lambda name: load_hardware(name, assumed.get(name, {})), faults)
     faults.raise_if_any()
-    quality = load_quality_curves().parameters(confidence)
-    return Catalogue(tuple(models), tuple(hardware), quality, calibration_of(mode, calibration), vetoes)
+    curves = curves_of(quality_curves)
+    quality = quality_parameters(curves, confidence, [trait_names(model) for model in models])
+    return Catalogue(tuple(models), tuple(hardware), quality, curves, calibration_of(mode, calibration), vetoes)
+
+
+def curves_of(path: str = "") -> QualityCurves:
+    """The record of quality at `path`, or the shipped one. Raises InputError for one that cannot be read."""
+    return load_quality_curves(Path(path)) if path else load_quality_curves()
 
 
 def calibration_of(mode: str, path: str = "") -> Calibration | None:
@@ -201,14 +214,9 @@ class Columns:
         }
         self._engine = _stack([load_engine(str(name)).columns for name in space.values("engine")])
         self._calibrated = _calibrated_table(space, catalogue)
-        self._quality = catalogue.quality
-        self._veto = veto_columns(space, catalogue.models, catalogue.vetoes)
-        self._codes = {
-            "quantizer": np.array([QUANTIZERS.index(str(v)) for v in space.values("quantizer")]),
-            "evictor": np.array([EVICTORS.index(str(v)) for v in space.values("evictor")]),
-            "question_visible": np.array([int(v) for v in space.values("question_visible")]),
-            "price_basis": np.array([PRICE_BASES.index(str(v)) for v in space.values("price_basis")]),
-        }
+        veto = veto_columns(space, catalogue.models, catalogue.vetoes)
+        self._quality = QualityGather(space, catalogue.quality, veto)
+        self._price_codes = np.array([PRICE_BASES.index(str(value)) for value in space.values("price_basis")])
 
     def design(self, positions: Positions) -> Design:
         """The Design at these positions, one array per dimension of the space, broadcasting (shape () if none)."""
@@ -219,50 +227,27 @@ class Columns:
             return positions[dimension] if dimension else np.zeros((1,) * rank, dtype=np.int64)
 
         def number(axis: str) -> Any:
-            return _take(self._numbers[axis], at(axis))
+            return take(self._numbers[axis], at(axis))
 
         def fields_of(record: str) -> dict[str, Any]:
             numbers = {field: number(axis) for axis, (name, field) in NUMBER_FIELDS.items() if name == record}
             flags = {field: axis for axis, (name, field, _) in FLAG_FIELDS.items() if name == record}
-            return numbers | {field: _take(self._flags[axis], at(axis)) for field, axis in flags.items()}
+            return numbers | {field: take(self._flags[axis], at(axis)) for field, axis in flags.items()}
 
         return Design(
-            model=jax.tree.map(lambda leaf: _take(leaf, at("model")), self._model),
-            hardware=jax.tree.map(lambda leaf: _take(leaf, at("hardware")), self._hardware),
+            model=jax.tree.map(lambda leaf: take(leaf, at("model")), self._model),
+            hardware=jax.tree.map(lambda leaf: take(leaf, at("hardware")), self._hardware),
             **{name: kind(**fields_of(name)) for name, kind in _RECORDS.items()},
-            engine=jax.tree.map(lambda leaf: _take(leaf, at("engine")), self._engine),
+            engine=jax.tree.map(lambda leaf: take(leaf, at("engine")), self._engine),
             utilisation=number("utilisation"),
             usd_per_second=jax.tree.map(
-                lambda leaf: _take(leaf, at("hardware"), _take(self._codes["price_basis"], at("price_basis"))),
+                lambda leaf: take(leaf, at("hardware"), take(self._price_codes, at("price_basis"))),
                 self._price,
             ),
-            quality=self._quality_at(at, rank),
-            veto=self._veto_at(at),
-            calibrated=jax.tree.map(lambda leaf: _take(leaf, at("hardware"), at("engine")), self._calibrated),
+            quality=self._quality.curves(at, rank),
+            veto=self._quality.veto(at),
+            calibrated=jax.tree.map(lambda leaf: take(leaf, at("hardware"), at("engine")), self._calibrated),
         )
-
-    def _quality_at(self, at: Callable[[str], Any], rank: int) -> QualityParameters:
-        quantizer = _take(self._codes["quantizer"], at("quantizer"))
-        evictor = _take(self._codes["evictor"], at("evictor"))
-        visible = _take(self._codes["question_visible"], at("question_visible"))
-        return QualityParameters(
-            quantizer=jax.tree.map(lambda leaf: _take(leaf, quantizer), self._quality.quantizer),
-            evictor=jax.tree.map(lambda leaf: _take(leaf, evictor, visible), self._quality.evictor),
-            weight=jax.tree.map(lambda leaf: leaf.reshape(leaf.shape + (1,) * rank), self._quality.weight),
-        )
-
-    def _veto_at(self, at: Callable[[str], Any]) -> VetoColumns:
-        model, quantizer = at("model"), at("quantizer")
-        evictor, visible = at("evictor"), at("question_visible")
-
-        def gathered(limits: VetoLimits) -> VetoLimits:
-            return VetoLimits(
-                _take(limits.smallest_key_bits, model),
-                _take(limits.smallest_naive_bits, model, quantizer),
-                _take(limits.blind, evictor, visible),
-            )
-
-        return VetoColumns(gathered(self._veto.known), gathered(self._veto.imposed))
 
 
 def _calibrated_table(space: Space, catalogue: Catalogue) -> Calibrated | None:
@@ -281,16 +266,6 @@ def with_number(design: Design, axis: str, number: Any) -> Design:
         return replace(design, **{axis: number})
     record, field = NUMBER_FIELDS[axis]
     return replace(design, **{record: replace(getattr(design, record), **{field: number})})
-
-
-def _take(table: Any, *index: Any) -> Any:
-    """Gather along the last axes; leading axes stay in front. Stays NumPy while indices are, or all entries agree."""
-    if not all(isinstance(one, np.ndarray) for one in index):
-        first = table[(..., *([slice(0, 1)] * len(index)))]
-        if np.all(table == first):
-            return table[(..., *(np.zeros((1,) * np.ndim(one), dtype=np.int64) for one in index))]
-        table = jnp.asarray(table)
-    return table[(..., *index)]
 
 
 def _stack(records: Sequence[_T]) -> _T:

@@ -13,7 +13,7 @@ import jax
 
 from kvwall.spaces.achieved import Calibrated
 from kvwall.spaces.engine_columns import EngineColumns, StateColumns
-from kvwall.spaces.quality import QualityParameters
+from kvwall.spaces.quality_columns import QualityParameters
 from kvwall.spaces.units import (
     Bits,
     Bytes,

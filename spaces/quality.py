@@ -1,76 +1,39 @@
-"""Quality curves: the fitted record of how much compressed KV caches and weights lose.
+"""Quality curves: the fitted record of how much compressed KV caches, weights and activations lose.
 
-The record is data (`catalog/quality/curves.json`, written by `sweep/quality_fit.py`); here it is typed, checked
-and turned into the numeric columns of `quality_columns`. The laws are in `objectives/quality.py`.
+The record is data (`catalog/quality/curves.json`, written by `python -m kvwall.sweep.quality.fit`); here it is typed
+and checked. `quality_record_columns` makes numeric columns of it, the laws are in `objectives/quality.py`.
 
 Every curve is a *hazard* h >= 0, zero at neutral settings. In accuracy tasks the loss relative to the 16-bit,
-full-cache model is 1 - exp(-h); in perplexity it is h = ln(PPL/PPL0) itself. The upper curve of a confidence is the
-same curve with its hazard multiplied by exp(shift).
+full-cache model is 1 - exp(-h); in perplexity it is h = ln(PPL/PPL0) itself.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from kvwall.spaces.confidence import Confidence, by_row, rows_from
-from kvwall.spaces.errors import Faults, InputError, nearest
-from kvwall.spaces.quality_columns import BitCurve, EvictionCurve, QualityParameters, WeightCurve
+from kvwall.spaces.errors import Faults, InputError
+from kvwall.spaces.quality_methods import EVICTORS, QUANTIZERS, WEIGHT_QUANTIZERS, load_methods
+from kvwall.spaces.quality_tasks import TASKS
 
-__all__ = [
-    "EVICTORS",
-    "QUANTIZERS",
-    "RECORD",
-    "TASKS",
-    "BitCurve",
-    "Evidence",
-    "EvictionCurve",
-    "FittedBits",
-    "FittedEviction",
-    "HeldOut",
-    "QualityCurves",
-    "QualityParameters",
-    "WeightCurve",
-    "load_quality_curves",
-    "task_rows",
-]
+RECORD: Final = Path(__file__).parent / "catalog" / "quality" / "curves.json"
+LONGEST_CONTEXT: Final = 131_072
+"""Published quality results hardly go beyond 128k tokens."""
 
-TASKS = ("aggregate", "retrieval_easy", "retrieval_hard", "reasoning", "code", "summarisation", "perplexity")
-QUANTIZERS = ("structure_aware", "naive_grouped", "naive")
-EVICTORS = ("query_aware", "query_agnostic", "heavy_hitter", "reconstruction", "position", "random")
-RECORD = Path(__file__).parent / "catalog" / "quality" / "curves.json"
-
-Leaf: TypeAlias = Any
-"""A NumPy array here, concrete while a function is traced and on no device; a jax.Array once gathered in one."""
-
-_WORST_OF = {task: (row,) for row, task in enumerate(TASKS)} | {
-    "retrieval": (TASKS.index("retrieval_easy"), TASKS.index("retrieval_hard"))
-}
+SUBTASK_ON_BITS: Final = 0.7
+"""Share of a subtask's effect on eviction that it has on bits."""
+ROUNDING_BITS: Final = 2.0
+"""Bits below 4 at which rounding is as bad for other models as for Llama-3-like ones."""
+_STRICT = ConfigDict(extra="forbid")
 
 
-def task_rows(name: str) -> tuple[int, ...]:
-    """Rows of the task axis whose worst loss is the loss of this task; raises InputError for an unknown one.
-
-    >>> task_rows("retrieval"), task_rows("aggregate")
-    ((1, 2), (0,))
-    """
-    return _WORST_OF[_known("task", name, tuple(_WORST_OF))]
-
-
-def _known(axis: str, name: str, allowed: Sequence[str]) -> str:
-    if name in allowed:
-        return name
-    raise InputError(f'{axis} "{name}" is unknown{nearest(name, allowed)}: use one of {", ".join(allowed)}')
-
-
+@with_config(_STRICT)
 @dataclass(frozen=True)
 class Evidence:
     """What a curve rests on."""
@@ -78,9 +41,10 @@ class Evidence:
     rows: int
     sources: int
     borrowed_from: str | None
-    """The parent whose numbers it carries, or is drawn to; None when its own rows decide."""
+    """Whose rows decide it; None when its own do."""
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True)
 class FittedBits:
     """One fitted curve over bits: hazard `scale` at 4 bits of everything, `slope` per bit, `floor` at 8 bits."""
@@ -91,9 +55,10 @@ class FittedBits:
     evidence: Evidence
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True)
 class FittedEviction:
-    """One fitted eviction curve."""
+    """One fitted eviction curve, see `quality_columns.EvictionCurve`."""
 
     exponent: float
     log_half: float
@@ -101,21 +66,44 @@ class FittedEviction:
     evidence: Evidence
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True)
-class HeldOut:
-    """Upper curve set on rows of sources left out of the fit."""
+class FittedUpper:
+    """How far the upper curves of a family and task lie above the central one, at each confidence of the record."""
 
-    shifts: tuple[float, ...]
-    """ln of the hazard factor at each confidence of the record; rising, >= 0."""
-    rows: int
-    sources: int
-    coverage_unraised: float
-    """Share of left-out rows at or below a plain 90 % quantile curve that saw nothing of their source."""
-    coverage: float
-    """The same once the quantile's level is raised to cover 90 %, as the shifts are."""
-    borrowed_from: str | None
+    log_spread: tuple[float, ...]
+    """ln of the factor on the hazard, >= 0 and rising."""
+    noise: tuple[float, ...]
+    """Hazard added, see `quality_columns`; >= 0 and rising."""
 
 
+@with_config(_STRICT)
+@dataclass(frozen=True)
+class FittedBudget:
+    """The penalty of few bits with few tokens, see `quality_columns.SmallBudget`."""
+
+    hazard: float
+    tokens: float
+
+
+@with_config(_STRICT)
+@dataclass(frozen=True)
+class Narrowed:
+    """What the user's own points say of one curve: the central one moves, the upper one comes closer."""
+
+    log_factor: float
+    """ln of the factor on the hazard; of eviction, on w."""
+    remaining: float
+    """Share of the upper curve's distance that is left, in (0, 1]."""
+    points: int
+
+
+Tables = dict[str, dict[str, FittedBits]]
+"""Name -> task -> curve."""
+EvictionTables = dict[str, dict[str, FittedEviction]]
+
+
+@with_config(_STRICT)
 @dataclass(frozen=True)
 class QualityCurves:
     """The whole fitted record, with its provenance."""
@@ -132,109 +120,44 @@ class QualityCurves:
     key_share: float
     """Share of the KV hazard that keys carry at equal bits."""
     confidences: tuple[float, ...]
-    quantizer: dict[str, dict[str, FittedBits]]
-    """By quantizer, then task."""
-    evictor: dict[str, dict[str, dict[str, FittedEviction]]]
-    """By evictor, then "visible" or "hidden", then task."""
-    weight: dict[str, FittedBits]
-    held_out: dict[str, dict[str, HeldOut]]
-    """By remedy (quantizer, evictor, weight), then task or, where three sources allow, curve and task.
+    quantizer: Tables
+    rounding: dict[str, float]
+    """Family of quantizers -> ln of the factor at 4 bits on Llama-3-like models; gone `ROUNDING_BITS` below."""
+    outlier_keys: float
+    """ln of the factor on the keys' hazard of models whose keys have outliers."""
+    evictor: EvictionTables
+    """Where the question is visible, or does not matter."""
+    evictor_hidden: EvictionTables
+    """Of those that score by the question, where it is hidden."""
+    weight_quantizer: Tables
+    activation: dict[str, FittedBits]
+    small_budget: FittedBudget
+    upper: dict[str, dict[str, dict[str, FittedUpper]]]
+    """By remedy (quantizer, evictor, weight_quantizer, activation), then family, then task."""
+    per_channel: float
+    """ln of the factor on weights with one scale a channel; rows only, designs are of groups."""
+    subtasks: dict[str, float]
+    """Benchmark and subtask -> how much harder than its class, ln of the hazard at few losses; rows only."""
+    narrowed: dict[str, Narrowed]
+    """By `curve_key`: the user's own evidence; empty in the shipped record."""
 
-    Such as "retrieval_easy", "position visible retrieval_easy".
+    def eviction(self, name: str, task: str, visible: bool) -> FittedEviction:
+        """The curve of an evictor and a task."""
+        return (self.evictor if visible else self.hidden)[name][task]
+
+    @property
+    def hidden(self) -> EvictionTables:
+        """The curves of all evictors where the question is hidden."""
+        return self.evictor | self.evictor_hidden
+
+
+def curve_key(remedy: str, name: str, task: str, visible: bool = True) -> str:
+    """The name of a curve in `narrowed`.
+
+    >>> curve_key("evictor", "snapkv", "retrieval_easy", visible=False)
+    'evictor snapkv hidden retrieval_easy'
     """
-
-    def parameters(self, confidence: Confidence) -> QualityParameters:
-        """All columns, the upper curves at this confidence, or each task's at its own; shapes as the classes state.
-
-        Raises InputError when a confidence lies outside the record's table (0.5 to 0.99), or two differ on one row.
-        """
-        levels = by_row(confidence, _WORST_OF)
-        return rows_from({level: self.parameters_at(level) for level in levels}, levels)
-
-    def parameters_at(self, confidence: float) -> QualityParameters:
-        """All columns, the upper curves of all tasks at one confidence."""
-        return QualityParameters(
-            self.quantizer_columns(confidence), self.evictor_columns(confidence), self.weight_columns(confidence)
-        )
-
-    def quantizer_columns(self, confidence: float) -> BitCurve:
-        """Columns of shape (task, quantizer) for the quantizer axis."""
-
-        def column(read: Callable[[FittedBits], float]) -> Leaf:
-            return _float32([[read(self.quantizer[name][task]) for name in QUANTIZERS] for task in TASKS])
-
-        scale = column(lambda curve: curve.scale)
-        return BitCurve(
-            key_scale=self.key_share * scale,
-            value_scale=(1 - self.key_share) * scale,
-            slope=column(lambda curve: curve.slope),
-            floor=column(lambda curve: curve.floor),
-            spread=_spread(np.stack([self.upper_shift("quantizer", name, confidence) for name in QUANTIZERS], axis=-1)),
-        )
-
-    def evictor_columns(self, confidence: float) -> EvictionCurve:
-        """Columns of shape (task, evictor, question_visible) for those two axes; index 0 = hidden, 1 = visible."""
-
-        def column(read: Callable[[FittedEviction], float]) -> Leaf:
-            return _float32(
-                [
-                    [[read(self.evictor[name][seen][task]) for seen in ("hidden", "visible")] for name in EVICTORS]
-                    for task in TASKS
-                ]
-            )
-
-        exponent = column(lambda curve: curve.exponent)
-        names = [f"{name} {seen}" for name in EVICTORS for seen in ("hidden", "visible")]
-        shifts = [self.upper_shift("evictor", name, confidence) for name in names]
-        return EvictionCurve(
-            exponent=exponent,
-            log_half=column(lambda curve: curve.log_half),
-            ceiling=column(lambda curve: curve.ceiling),
-            spread=_spread(np.stack(shifts, axis=-1).reshape(exponent.shape)),
-        )
-
-    def weight_columns(self, confidence: float) -> WeightCurve:
-        """Columns of shape (task,) for the weight-bits axis."""
-
-        def column(read: Callable[[FittedBits], float]) -> Leaf:
-            return _float32([read(self.weight[task]) for task in TASKS])
-
-        return WeightCurve(
-            scale=column(lambda curve: curve.scale),
-            slope=column(lambda curve: curve.slope),
-            floor=column(lambda curve: curve.floor),
-            spread=_spread(self.upper_shift("weight", "", confidence)),
-            log_ratio=_log_ratio(),
-        )
-
-    def upper_shift(self, remedy: str, curve: str, confidence: float) -> NDArray[np.float32]:
-        """Natural log of the upper curve's hazard factor, shape (task,).
-
-        Remedy is quantizer, evictor or weight; curve such as "naive", "position visible" or, for weights, "".
-        A curve without a shift of its own has its remedy's. Interpolated linearly between the record's confidences;
-        raises InputError outside them.
-        """
-        low, high = self.confidences[0], self.confidences[-1]
-        if not low <= confidence <= high:
-            raise InputError(
-                f"confidence {confidence} is outside {low} to {high}, the range the quality curves were checked on: "
-                f"use a fraction such as 0.9"
-            )
-        table = self.held_out[_known("remedy", remedy, tuple(self.held_out))]
-        held_out = [table.get(f"{curve} {task}", table[task]) for task in TASKS]
-        return _float32([np.interp(confidence, self.confidences, each.shifts) for each in held_out])
-
-
-def _float32(values: object) -> NDArray[np.float32]:
-    return np.asarray(values, dtype=np.float32)
-
-
-def _log_ratio() -> Leaf:
-    return np.array([task == "perplexity" for task in TASKS])
-
-
-def _spread(shift: NDArray[np.float32]) -> Leaf:
-    return _float32(np.exp(shift.astype(np.float64)))  # NumPy's float32 exp is often off in its last bit
+    return " ".join((remedy, name, *(() if visible else ("hidden",)), task))
 
 
 @cache
@@ -244,26 +167,30 @@ def load_quality_curves(path: Path = RECORD) -> QualityCurves:
         record = TypeAdapter(QualityCurves).validate_python(json.loads(path.read_text(encoding="utf-8")))
     except ValidationError as fault:
         raise InputError(
-            f"{path}: {'.'.join(map(str, each['loc']))}: {each['msg']}; regenerate the file" for each in fault.errors()
+            f"{path}: {'.'.join(map(str, each['loc']))}: {each['msg']}; {_REMEDY}" for each in fault.errors()
         ) from fault
-    except (OSError, json.JSONDecodeError) as fault:
-        raise InputError(f"{path}: not a quality record ({fault}); regenerate the file") from fault
+    except (OSError, ValueError, RecursionError) as fault:
+        raise InputError(f"{path}: not a quality record ({fault}); {_REMEDY}") from fault
     faults = Faults()
     for where, table in _tables(record):
         missing = [task for task in TASKS if task not in table]
         if missing:
-            faults.add(f"{path}: {where} lacks {', '.join(missing)}; regenerate the file")
+            faults.add(f"{path}: {where} lacks {', '.join(missing)}; {_REMEDY}")
     faults.raise_if_any()
     return record
 
 
-def _tables(record: QualityCurves) -> list[tuple[str, dict[str, object]]]:
-    empty: dict[str, object] = {}
-    tables = [(f"quantizer {name}", dict(record.quantizer.get(name, empty))) for name in QUANTIZERS]
-    for name in EVICTORS:
-        seen_tables = record.evictor.get(name, {})
-        tables += [(f"evictor {name} {seen}", dict(seen_tables.get(seen, empty))) for seen in ("hidden", "visible")]
-    tables.append(("weight", dict(record.weight)))
-    for remedy in ("quantizer", "evictor", "weight"):
-        tables.append((f"held_out {remedy}", dict(record.held_out.get(remedy, empty))))
-    return tables
+_REMEDY: Final = "give a file that `kvwall calibrate --quality` wrote, or regenerate the shipped one"
+
+
+def _tables(record: QualityCurves) -> Iterator[tuple[str, Mapping[str, object]]]:
+    empty: Mapping[str, object] = {}
+    for remedy, names in (("quantizer", QUANTIZERS), ("evictor", EVICTORS), ("weight_quantizer", WEIGHT_QUANTIZERS)):
+        for name in names:
+            yield f"{remedy} {name}", getattr(record, remedy).get(name, empty)
+        for family in load_methods()[remedy].families:
+            yield f"upper {remedy} {family}", record.upper.get(remedy, {}).get(family, empty)
+    for name in record.evictor_hidden:
+        yield f"evictor_hidden {name}", record.evictor_hidden[name]
+    yield "activation", record.activation
+    yield "upper activation", record.upper.get("activation", {}).get("activation", empty)

@@ -1,6 +1,7 @@
 """Quality curves as the laws read them: numeric columns along the task axis and the name axes.
 
 `quality` fills them with NumPy arrays; gathered at a design's positions they broadcast like the rest of a `Design`.
+Every leaf has the task axis first.
 """
 
 from __future__ import annotations
@@ -9,41 +10,36 @@ from dataclasses import dataclass
 
 import jax
 
-from kvwall.spaces.units import Flag, Ratio, Real
+from kvwall.spaces.units import Flag, Ratio, Real, Tokens
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class BitCurve:
-    """Hazard of KV quantization, a term for K and one for V.
+    """Hazard of narrow numbers: scale*(exp(slope*(4 - bits)) - exp(-12*slope)) + floor*((16 - bits)/8)^4.
 
-    h = sum over K, V of scale*(exp(slope*(4 - bits)) - exp(-12*slope)) + floor/2*((16 - bits)/8)^4.
-    Every leaf has the same shape, (task, quantizer) as loaded; reshape all alike to broadcast over a grid.
+    Leaves of shape (task, name), or (task,) for activations.
     """
 
-    key_scale: Real
-    """Hazard that 4-bit keys add, all else at 16 bits (less the constant that makes 16 bits free)."""
-    value_scale: Real
-    """The same for values; smaller than key_scale."""
+    scale: Real
+    """Hazard at 4 bits, less the constant that makes 16 bits free."""
     slope: Real
     """Natural-log growth of the hazard per bit taken away."""
     floor: Real
-    """Hazard at 8-bit K and V that the exponential does not explain, times ((16 - bits)/8)^4 elsewhere."""
+    """Hazard at 8 bits that the exponential does not explain."""
     spread: Ratio
-    """Factor on the hazard of the upper curve, exp(shift), >= 1."""
+    """Factor on the hazard of the upper curve, >= 1."""
+    noise: Real
+    """Hazard that the upper curve adds at 4 bits, and ((16 - bits)/12)^5 of it elsewhere."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class WeightCurve:
-    """Hazard of weight quantization, same form with one term. Leaves of shape (task,)."""
+class CacheCurve:
+    """Hazard of quantized KV: keys and values each with a `BitCurve`, of leaves (task, quantizer, model)."""
 
-    scale: Real
-    slope: Real
-    floor: Real
-    spread: Ratio
-    log_ratio: Flag
-    """True where the task's loss is ln(PPL/PPL0), False where it is a relative accuracy loss."""
+    key: BitCurve
+    value: BitCurve
 
 
 @jax.tree_util.register_dataclass
@@ -58,15 +54,35 @@ class EvictionCurve:
     log_half: Real
     """ln of the dropped-per-kept ratio at which half the ceiling is lost."""
     ceiling: Ratio
-    """Loss when nearly all is dropped, in (0, 1]."""
+    """Loss when nearly all is dropped, in (0, 1)."""
     spread: Ratio
+    noise: Real
+    """Hazard that the upper curve adds for each e-fold of fewer tokens."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class SmallBudget:
+    """What few bits lose beyond their curve where few tokens are kept. Leaves of shape (task,)."""
+
+    hazard: Real
+    """At 2 bits and `tokens` kept of many."""
+    tokens: Tokens
+    """Kept tokens at which it is whole; gone at four times as many, double at a quarter."""
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class QualityParameters:
-    """The three curves of a design; all numbers, so that it can enter jit."""
+    """The curves of a design; all numbers, so that it can enter jit."""
 
-    quantizer: BitCurve
+    cache: CacheCurve
     evictor: EvictionCurve
-    weight: WeightCurve
+    """Of tokens dropped."""
+    reader: EvictionCurve
+    """Of kept tokens that a step does not read."""
+    weight: BitCurve
+    activation: BitCurve
+    small_budget: SmallBudget
+    log_ratio: Flag
+    """Of shape (task,): where the task's loss is ln(PPL/PPL0), not a relative accuracy loss."""

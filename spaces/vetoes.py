@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from kvwall.spaces.errors import Faults, InputError, nearest
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.load import model_names
+from kvwall.spaces.quality_methods import load_methods
 from kvwall.spaces.sourced_file import read_table
 from kvwall.spaces.space import Space
 from kvwall.spaces.veto_columns import VetoColumns, VetoLimits
@@ -26,29 +27,29 @@ from kvwall.spaces.veto_columns import VetoColumns, VetoLimits
 TRAITS: Final = Path(__file__).parent / "catalog" / "quality" / "model_traits.toml"
 VETO_NAMES: Final = ("k_outliers", "naive_low_bits", "blind_retrieval")
 """In the order in which the label names them."""
-HARD_RETRIEVAL: Final = ("retrieval", "retrieval_hard")
+HARD_RETRIEVAL: Final = ("retrieval", "retrieval_hard", "ruler")
 """Tasks that ask for something a blind evictor may have dropped."""
 
 _BLIND: Final = ("query_agnostic", "position", "random")
-_BY_THE_QUESTION: Final = ("query_aware", "heavy_hitter")
+"""Families of evictors."""
 
 
 def is_naive(quantizer: str) -> bool:
     """Whether a quantizer rounds to the nearest step with no regard to how keys and values are distributed.
 
-    >>> is_naive("naive"), is_naive("structure_aware")
+    >>> is_naive("int_per_token"), is_naive("structure_aware")
     (True, False)
     """
-    return quantizer == "naive"
+    return load_methods()["quantizer"].family(quantizer) == "naive"
 
 
 def scores_blindly(evictor: str, visible: bool) -> bool:
     """Whether an evictor drops tokens without knowing what will be asked; one that reconstructs them never does.
 
-    >>> scores_blindly("position", True), scores_blindly("query_aware", True), scores_blindly("query_aware", False)
+    >>> scores_blindly("streaming_llm", True), scores_blindly("snapkv", True), scores_blindly("snapkv", False)
     (True, False, True)
     """
-    return evictor in _BLIND or (evictor in _BY_THE_QUESTION and not visible)
+    return load_methods()["evictor"].family(evictor, question_visible=visible) in _BLIND
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ class Trait:
     names: tuple[str, ...]
     """Patterns of catalogue ids."""
     shapes: tuple[Shape, ...]
+    labels: str
+    """Expression found in the labels that published rows give its models, whatever their case."""
     smallest_key_bits: float = 0.0
     smallest_naive_bits: float = 0.0
 
@@ -103,6 +106,11 @@ def load_traits(path: Path = TRAITS) -> dict[str, Trait]:
 def traits_of(model: Model) -> tuple[Trait, ...]:
     """Every trait that a model has."""
     return tuple(trait for trait in load_traits().values() if trait.holds(model))
+
+
+def trait_names(model: Model) -> frozenset[str]:
+    """The names of a model's traits."""
+    return frozenset(name for name, trait in load_traits().items() if trait.holds(model))
 
 
 def smallest_key_bits(model: Model) -> float:

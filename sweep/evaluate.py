@@ -85,6 +85,7 @@ def evaluate(
     mode: str = DEFAULT_MODE,
     assume: Mapping[str, str] = NO_ASSUMPTIONS,
     calibration: str = "",
+    quality_curves: str = "",
     allow_veto: Sequence[str] = (),
     **axes: object,
 ) -> DesignReport:
@@ -96,6 +97,7 @@ def evaluate(
         mode: "estimate", what to expect with its band, or "ceiling", what no implementation can beat.
         assume: hardware figure -> quantity ("host_link_bandwidth": "64 GB/s") in place of the catalogue's.
         calibration: path of a record of `kvwall calibrate`, for estimates; the shipped one where it is blank.
+        quality_curves: path of a record of `kvwall calibrate --quality`; the shipped one where it is blank.
         allow_veto: vetoes not to impose (k_outliers, naive_low_bits, blind_retrieval); the label still names them.
         axes: one value for each axis; model, hardware and context are required.
 
@@ -107,7 +109,14 @@ def evaluate(
     (140, 'weight')
     """
     single = single_design(
-        axes, task=task, confidence=confidence, mode=mode, assume=assume, calibration=calibration, allow_veto=allow_veto
+        axes,
+        task=task,
+        confidence=confidence,
+        mode=mode,
+        assume=assume,
+        calibration=calibration,
+        quality_curves=quality_curves,
+        allow_veto=allow_veto,
     )
     return report_of(single)
 

@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
 
 import jax.numpy as jnp
 
-from kvwall.objectives import kv, quality
-from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
+from kvwall.objectives import quality
+from kvwall.objectives.kv import FULL_BITS
+from kvwall.objectives.metrics import compression
+from kvwall.spaces.quality_methods import reader_of
+from kvwall.spaces.quality_tasks import TASKS, Task, task_named
 from kvwall.spaces.units import Real
-from kvwall.sweep.equation import Sheet, product
+from kvwall.sweep.curve_evidence import Curve, curve_of
+from kvwall.sweep.equation import Sheet
 from kvwall.sweep.single import SingleDesign
 
 _BIT_HAZARD: Final = "{scale}*(exp({slope}*(4 - {bits})) - exp(-12*{slope})) + {floor}*((16 - {bits})/8)**4"
+_BIT_FIELDS: Final = ("scale", "slope", "floor", "spread", "noise")
+_EVICTION_FIELDS: Final = ("exponent", "log_half", "ceiling", "spread", "noise")
+
+Terms: TypeAlias = tuple[str, str]
+"""What a remedy adds to the central and to the upper hazard."""
 
 
 def add_quality(sheet: Sheet, single: SingleDesign) -> None:
     """Add the equations of the task's loss; nothing is lost where nothing is compressed."""
-    rows = task_rows(single.task)
-    for row in rows:
-        found = (law(sheet, single, row) for law in (_kv, _eviction, _weight))
-        hazards = [each for each in found if each is not None]
-        if not hazards:
+    task = task_named(single.task)
+    for row in task.rows:
+        terms = list(_terms(sheet, single, row))
+        if not terms:
             sheet.notes.append("quality loss: 0, nothing is compressed")
             return
-        _loss(sheet, single, row, hazards)
-    if len(rows) > 1:
+        _loss(sheet, single, row, terms)
+    if len(task.rows) > 1:
         for end in ("", "_upper"):
-            formula = f"max({', '.join(f'loss{end}_{TASKS[row]}' for row in rows)})"
-            sheet.add(_section(single.task), f"loss{end}", formula, single.evaluation.metrics[f"quality_loss{end}"], "")
+            result = single.evaluation.metrics[f"quality_loss{end}"]
+            sheet.add(_section(single.task), f"loss{end}", _made_of(task, end), result, "")
+
+
+def _made_of(task: Task, end: str) -> str:
+    losses = [f"loss{end}_{TASKS[row]}" for row in task.rows]
+    if task.weights is None:
+        return f"max({', '.join(losses)})"
+    return " + ".join(f"{weight * 13:.0f}/13*{loss}" for weight, loss in zip(task.weights, losses, strict=True))
 
 
 def _section(task: str) -> str:
@@ -37,76 +53,100 @@ def _section(task: str) -> str:
 
 def _row(tasks: Real, row: int) -> float:
     """One task's number."""
-    return float(jnp.asarray(tasks)[row])
+    return float(jnp.broadcast_to(jnp.asarray(tasks), (len(TASKS), *jnp.shape(tasks)[1:])).reshape(len(TASKS))[row])
 
 
-def _source(what: str, evidence: Evidence) -> str:
-    borrowed = f", borrowed from {evidence.borrowed_from}" if evidence.borrowed_from else ""
-    curves = load_quality_curves()
-    fit = f"quality curves {curves.version}, fitted {curves.fitted}"
-    return f"{fit}: {what}, {evidence.rows} rows of {evidence.sources} sources{borrowed}"
+def _source(single: SingleDesign, curve: Curve) -> str:
+    curves = single.catalogue.curves
+    rests = f"{curve.evidence.rows} rows of {curve.evidence.sources} sources"
+    remark = f", {curve.remark}" if curve.remark else ""
+    return f"quality curves {curves.version}, fitted {curves.fitted}: {curve.text}, {rests}{remark}"
 
 
-def _kv(sheet: Sheet, single: SingleDesign, row: int) -> str | None:
-    if min(single.number("key_bits"), single.number("value_bits")) >= kv.FULL_BITS:
-        return None
-    task, name, curve = TASKS[row], str(single.inputs["quantizer"]), single.design.quality.quantizer
-    source = _source(f"quantizer {name}", load_quality_curves().quantizer[name][task].evidence)
-    for field in ("key_scale", "value_scale", "slope", "floor", "spread"):
-        sheet.given(f"{field}_{task}", _row(getattr(curve, field), row), f"{field} of the KV curve", source)
-    shared = {"slope": f"slope_{task}", "floor": f"floor_{task}/2"}
-    key, value = (
-        _BIT_HAZARD.format(scale=f"{kind}_scale_{task}", bits=f"{kind}_bits", **shared) for kind in ("key", "value")
-    )
-    form = single.design.kv_format
-    result = _row(quality.quantization_hazard(form.key_bits, form.value_bits, curve), row)
-    sheet.add(_section(task), f"hazard_KV_{task}", f"{key} + {value}", result, "")
-    return f"hazard_KV_{task}*spread_{task}"
+def _terms(sheet: Sheet, single: SingleDesign, row: int) -> Iterator[Terms]:
+    """What each remedy in use adds to a task's hazards, its equations added."""
+    task, curves, inputs = TASKS[row], single.catalogue.curves, single.inputs
+    own, visible = single.design.quality, bool(inputs["question_visible"])
+    asked = compression(single.design, single.step)
+    quantizes = min(single.number("key_bits"), single.number("value_bits")) < FULL_BITS
+    drops = float(asked.kept_fraction) < 1
+    if quantizes:
+        curve = curve_of(curves, "quantizer", str(inputs["quantizer"]), task)
+        for kind in ("key", "value"):
+            yield _of_bits(sheet, single, row, kind, getattr(own.cache, kind), curve)
+    if drops:
+        curve = curve_of(curves, "evictor", str(inputs["evictor"]), task, visible)
+        yield _of_tokens(sheet, single, row, ("evict", "keep", asked.kept_fraction), own.evictor, curve)
+    if quantizes and drops:
+        yield _of_small_budget(sheet, single, row)
+    if single.number("read_fraction") < 1:
+        curve = curve_of(curves, "evictor", reader_of(str(inputs["evictor"])), task)
+        yield _of_tokens(sheet, single, row, ("read", "read_fraction", asked.read_fraction), own.reader, curve)
+    if 0 < float(single.design.precision.weight_bits) < FULL_BITS:
+        curve = curve_of(curves, "weight_quantizer", str(inputs["weight_quantizer"]), task)
+        yield _of_bits(sheet, single, row, "weight", own.weight, curve)
+    if single.number("activation_bits") < FULL_BITS:
+        curve = curve_of(curves, "activation", "activation", task)
+        yield _of_bits(sheet, single, row, "activation", own.activation, curve)
 
 
-def _eviction(sheet: Sheet, single: SingleDesign, row: int) -> str | None:
-    kept = single.step.ledger.kept_fraction * single.design.sparse_read.fraction
-    if float(kept) >= 1:
-        return None
-    skips, evicts = single.number("read_fraction") < 1, single.number("retention") < 1
-    used = product("keep" if evicts else "", "read_fraction" if skips else "")
-    whole = f"({used})" if evicts and skips else used
-    task, name, curve = TASKS[row], str(single.inputs["evictor"]), single.design.quality.evictor
-    seen = "visible" if single.inputs["question_visible"] else "hidden"
-    source = _source(f"evictor {name}, question {seen}", load_quality_curves().evictor[name][seen][task].evidence)
-    for field in ("exponent", "log_half", "ceiling", "spread"):
-        sheet.given(f"evict_{field}_{task}", _row(getattr(curve, field), row), f"{field} of the eviction curve", source)
-    overload = jnp.exp(curve.exponent * (jnp.log((1 - kept) / kept) - curve.log_half))
-    formula = f"exp(evict_exponent_{task}*(ln((1 - {used})/{whole}) - evict_log_half_{task}))"
-    sheet.add(_section(task), f"overload_{task}", formula, _row(overload, row), "")
-    formula = f"ln(1 + overload_{task}) - ln(1 + (1 - evict_ceiling_{task})*overload_{task})"
-    result = _row(quality.eviction_hazard(kept, curve), row)
-    sheet.add(_section(task), f"hazard_evict_{task}", formula, result, "")
-    return f"hazard_evict_{task}*evict_spread_{task}"
+def _given(sheet: Sheet, single: SingleDesign, row: int, kind: str, columns: Any, curve: Curve) -> Callable[[str], str]:
+    """Name the fields of a curve as inputs; the answer makes a symbol of a field."""
+    source = _source(single, curve)
+    fields = _EVICTION_FIELDS if hasattr(columns, "ceiling") else _BIT_FIELDS
+    for field in fields:
+        symbol, meaning = f"{kind}_{field}_{TASKS[row]}", f"{field} of {curve.text}"
+        sheet.given(symbol, _row(getattr(columns, field), row), meaning, source)
+    return lambda field: f"{kind}_{field}_{TASKS[row]}"
 
 
-def _weight(sheet: Sheet, single: SingleDesign, row: int) -> str | None:
-    bits = single.design.precision.weight_bits
-    if not 0 < float(bits) < kv.FULL_BITS:
-        return None
-    task, curve = TASKS[row], single.design.quality.weight
-    source = _source("weight bits", load_quality_curves().weight[task].evidence)
-    for field in ("scale", "slope", "floor", "spread"):
-        sheet.given(f"weight_{field}_{task}", _row(getattr(curve, field), row), f"{field} of the weight curve", source)
-    user = "axis weight_bits, user"
-    sheet.given("weight_bits", bits, "weight_bits", user)
-    parts = {name: f"weight_{name}_{task}" for name in ("scale", "slope", "floor")}
-    formula = _BIT_HAZARD.format(**parts, bits="weight_bits")
-    result = _row(quality.weight_hazard(bits, curve), row)
-    sheet.add(_section(task), f"hazard_weight_{task}", formula, result, "")
-    return f"hazard_weight_{task}*weight_spread_{task}"
+def _of_bits(sheet: Sheet, single: SingleDesign, row: int, kind: str, columns: Any, curve: Curve) -> Terms:
+    task, bits = TASKS[row], float(single.number(f"{kind}_bits"))
+    symbol = _given(sheet, single, row, kind, columns, curve)
+    sheet.given(f"{kind}_bits", bits, f"{kind}_bits", f"axis {kind}_bits, user")
+    parts = {field: symbol(field) for field in ("scale", "slope", "floor")}
+    result = _row(quality.bit_hazard(bits, columns), row)
+    hazard = f"hazard_{kind}_{task}"
+    sheet.add(_section(task), hazard, _BIT_HAZARD.format(**parts, bits=f"{kind}_bits"), result, "")
+    noise = f"{symbol('noise')}*((16 - {kind}_bits)/12)**5"
+    return hazard, f"{symbol('spread')}*{hazard} + {noise}"
 
 
-def _loss(sheet: Sheet, single: SingleDesign, row: int, hazards: list[str]) -> None:
-    """Central and upper loss of one task from its hazards, each written `hazard*spread`."""
+def _of_tokens(
+    sheet: Sheet, single: SingleDesign, row: int, share: tuple[str, str, Any], columns: Any, curve: Curve
+) -> Terms:
+    (kind, used, kept), task = share, TASKS[row]
+    symbol = _given(sheet, single, row, kind, columns, curve)
+    overload = jnp.exp(columns.exponent * (jnp.log((1 - kept) / kept) - columns.log_half))
+    formula = f"exp({symbol('exponent')}*(ln((1 - {used})/{used}) - {symbol('log_half')}))"
+    sheet.add(_section(task), f"{kind}_overload_{task}", formula, _row(overload, row), "")
+    hazard = f"hazard_{kind}_{task}"
+    formula = f"ln(1 + {kind}_overload_{task}) - ln(1 + (1 - {symbol('ceiling')})*{kind}_overload_{task})"
+    sheet.add(_section(task), hazard, formula, _row(quality.eviction_hazard(kept, columns), row), "")
+    return hazard, f"{symbol('spread')}*{hazard} - {symbol('noise')}*ln({used})"
+
+
+def _of_small_budget(sheet: Sheet, single: SingleDesign, row: int) -> Terms:
+    """What few bits with few tokens lose beyond the product."""
+    task, columns = TASKS[row], single.design.quality.small_budget
+    asked = compression(single.design, single.step)
+    budget = single.catalogue.curves.small_budget
+    source = f"quality curves {single.catalogue.curves.version}: rows of 2-bit caches of evicted tokens"
+    sheet.given("few_hazard", budget.hazard, "hazard of 2 bits with few tokens", source)
+    sheet.given("few_tokens", budget.tokens, "tokens that are few", source)
+    fewness = f"min(2, max(0, 1 - ln(keep*{single.number('context'):.0f}/few_tokens)/ln(4)))"
+    narrow = f"min(1, max(0, (4 - {min(single.number('key_bits'), single.number('value_bits')):g})/2))"
+    formula = f"few_hazard*(1 - keep)*{fewness}*{narrow}**2"
+    hazard = f"hazard_few_{task}"
+    sheet.add(_section(task), hazard, formula, _row(quality.small_budget_hazard(asked, columns), row), "")
+    return hazard, f"key_spread_{task}*{hazard}"
+
+
+def _loss(sheet: Sheet, single: SingleDesign, row: int, terms: list[Terms]) -> None:
+    """Central and upper loss of one task from its hazards."""
     task, metrics = TASKS[row], single.evaluation.metrics
-    for end, terms in (("", [each.split("*")[0] for each in hazards]), ("_upper", hazards)):
-        total = " + ".join(terms)
+    for end, place in (("", 0), ("_upper", 1)):
+        total = " + ".join(each[place] for each in terms)
         formula = total if task == "perplexity" else f"1 - exp(-({total}))"
         result: Any = metrics[f"quality_loss{end}_{task}"]
         sheet.add(_section(task), f"loss{end}_{task}", formula, result, "")

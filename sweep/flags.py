@@ -8,16 +8,15 @@ from typing import Final
 import jax
 
 from kvwall.objectives import engine_memory
-from kvwall.objectives.kv import FULL_BITS
 from kvwall.objectives.transfer import piece_bytes, slowest_link
 from kvwall.spaces.axes import NATIVE
 from kvwall.spaces.engines import load_engine
 from kvwall.spaces.figures import display
 from kvwall.spaces.modes import CEILING
-from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
 from kvwall.spaces.record_columns import WRITE_OFF_SECONDS
 from kvwall.spaces.transfer import load_transfer_curve
 from kvwall.sweep.estimate_flags import estimate_flags
+from kvwall.sweep.quality_flags import quality_flags
 from kvwall.sweep.readable import bytes_text
 from kvwall.sweep.reasons import placed
 from kvwall.sweep.single import SingleDesign
@@ -25,8 +24,6 @@ from kvwall.sweep.veto_words import veto_flags
 
 _SECONDS_PER_YEAR: Final = 365.25 * 24 * 3600
 _EIGHT_BITS: Final = 8
-_LONGEST_CONTEXT_OF_CURVES: Final = 131_072
-"""Published quality results hardly go beyond 128k tokens."""
 
 
 def flags_of(single: SingleDesign) -> tuple[str, ...]:
@@ -39,7 +36,7 @@ def flags_of(single: SingleDesign) -> tuple[str, ...]:
         *_limits(single),
         *_transfers(single),
         *veto_flags(single),
-        *_quality(single),
+        *quality_flags(single),
     ]
     return tuple(dict.fromkeys(found))
 
@@ -104,46 +101,3 @@ def _small_pages(single: SingleDesign, borrowed: bool) -> Iterator[str]:
         share = 100 * float(single.evaluation.metrics["tier_bandwidth"]) / link
         how = "calibrated on copies over host links" if borrowed else "calibrated"
         yield f"{single.inputs['access']} pages of {bytes_text(page)} reach about {share:.2g} % of the link ({how})"
-
-
-def _quality(single: SingleDesign) -> Iterator[str]:
-    curves = load_quality_curves()
-    lossy_bits = [name for name in ("key_bits", "value_bits") if single.number(name) < FULL_BITS]
-    weight_bits = float(single.design.precision.weight_bits)
-    kept = float(single.step.ledger.kept_fraction) * single.number("read_fraction")
-    if single.number("read_fraction") < 1:
-        yield "quality: tokens that are not read are taken to lose as much as if they were evicted, at worst"
-    if single.number("activation_bits") < FULL_BITS:
-        yield "quality: what activations below 16 bits lose is not modelled"
-    if lossy_bits and single.number("kv_group_size") == 0:
-        yield "low-bit KV without scale overhead: kv_group_size = 0 stores no scales"
-    for name in lossy_bits:
-        if single.number(name) < curves.smallest_bits:
-            yield f"quality: {name} below {curves.smallest_bits:g} extrapolates the curves"
-    if kept < curves.smallest_retention:
-        yield f"quality: {kept:.3g} of the tokens kept, below {curves.smallest_retention:g}, extrapolates the curves"
-    if 0 < weight_bits < curves.smallest_bits:
-        yield f"quality: weight_bits below {curves.smallest_bits:g} extrapolates the curves"
-    compressed = bool(lossy_bits) or kept < 1 or 0 < weight_bits < FULL_BITS
-    if compressed and single.number("context") > _LONGEST_CONTEXT_OF_CURVES:
-        yield "quality: context beyond 128k tokens extrapolates the curves"
-    for what, task, evidence in _evidence(single, bool(lossy_bits), kept < 1, 0 < weight_bits < FULL_BITS):
-        if evidence.borrowed_from is not None:
-            own = f"{evidence.rows} rows of its own"
-            yield f"quality: {what}, task {task}: {own}, borrowed from {evidence.borrowed_from}"
-
-
-def _evidence(
-    single: SingleDesign, quantizes: bool, evicts: bool, narrows_weights: bool
-) -> Iterator[tuple[str, str, Evidence]]:
-    """Evidence of the curves that this design's loss is read from."""
-    curves = load_quality_curves()
-    quantizer, evictor = str(single.inputs["quantizer"]), str(single.inputs["evictor"])
-    seen = "visible" if single.inputs["question_visible"] else "hidden"
-    for task in (TASKS[row] for row in task_rows(single.task)):
-        if quantizes:
-            yield f"quantizer {quantizer}", task, curves.quantizer[quantizer][task].evidence
-        if evicts:
-            yield f"evictor {evictor}, question {seen}", task, curves.evictor[evictor][seen][task].evidence
-        if narrows_weights:
-            yield "weight bits", task, curves.weight[task].evidence

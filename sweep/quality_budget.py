@@ -9,7 +9,7 @@ from typing import Final
 
 from kvwall.spaces.confidence import DEFAULT, Confidence, by_row
 from kvwall.spaces.errors import InputError
-from kvwall.spaces.quality import TASKS, task_rows
+from kvwall.spaces.quality_tasks import TASKS, task_rows
 from kvwall.spaces.vetoes import HARD_RETRIEVAL
 from kvwall.sweep.objective import Constraint
 

@@ -12,16 +12,18 @@ import numpy as np
 from kvwall.objectives.register import Evaluation, evaluation_of, metric_register
 from kvwall.objectives.step import Step, evaluate_step
 from kvwall.spaces.axes import Value
-from kvwall.spaces.columns import Catalogue, Columns, calibration_of
+from kvwall.spaces.columns import Catalogue, Columns, calibration_of, curves_of
 from kvwall.spaces.design import Design
 from kvwall.spaces.errors import Faults, InputError
 from kvwall.spaces.hardware import Hardware, load_hardware
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.load import load_model
 from kvwall.spaces.modes import CEILING, check_mode
-from kvwall.spaces.quality import QualityParameters, load_quality_curves
+from kvwall.spaces.quality import QualityCurves
+from kvwall.spaces.quality_columns import QualityParameters
+from kvwall.spaces.quality_record_columns import check_confidence, quality_parameters
 from kvwall.spaces.space import Space, make_space
-from kvwall.spaces.vetoes import HARD_RETRIEVAL, VetoRules, checked_vetoes
+from kvwall.spaces.vetoes import HARD_RETRIEVAL, VetoRules, checked_vetoes, trait_names
 
 _T = TypeVar("_T")
 
@@ -64,6 +66,7 @@ def single_design(
     calibration: str = "",
     allow_veto: Sequence[str] = (),
     budgeted: Sequence[str] = (),
+    quality_curves: str = "",
 ) -> SingleDesign:
     """The design that one value per axis states, evaluated. Raises InputError with every fault.
 
@@ -78,13 +81,15 @@ def single_design(
     attempt(faults, lambda: check_mode(mode))
     attempt(faults, lambda: calibration_of(mode, calibration) if calibration else None)
     attempt(faults, lambda: _check_task(task))
-    quality = attempt(faults, lambda: _parameters(confidence))
+    curves = attempt(faults, lambda: curves_of(quality_curves))
+    attempt(faults, lambda: _check_level(curves, confidence))
     allowed = attempt(faults, lambda: checked_vetoes(allow_veto))
     faults.raise_if_any()
-    if space is None or model is None or hardware is None or quality is None or allowed is None:
+    if space is None or model is None or hardware is None or curves is None or allowed is None:
         raise InputError("state one model and one hardware by name or path")
     rules = VetoRules(allowed, any(one in HARD_RETRIEVAL for one in (task, *budgeted)))
-    catalogue = Catalogue((model,), (hardware,), quality, calibration_of(mode, calibration), rules)
+    quality = _parameters(curves, confidence, model)
+    catalogue = Catalogue((model,), (hardware,), quality, curves, calibration_of(mode, calibration), rules)
     return _evaluated(space, frozenset(axes), catalogue, task, confidence)
 
 
@@ -134,10 +139,16 @@ def _check_task(task: object) -> None:
     metric_register(task, CEILING)
 
 
-def _parameters(confidence: object) -> QualityParameters:
+def _check_level(curves: QualityCurves | None, confidence: object) -> None:
     if isinstance(confidence, bool) or not isinstance(confidence, int | float):
         raise InputError(f"confidence = {confidence!r} is not a number: use a fraction such as 0.9")
-    doubled: QualityParameters = jax.tree.map(_double, load_quality_curves().parameters(confidence))
+    if curves is not None:
+        check_confidence(curves, confidence)
+
+
+def _parameters(curves: QualityCurves, confidence: float, model: Model) -> QualityParameters:
+    own = quality_parameters(curves, confidence, [trait_names(model)])
+    doubled: QualityParameters = jax.tree.map(_double, own)
     return doubled
 
 

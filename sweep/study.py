@@ -11,7 +11,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from kvwall.objectives.register import TASK_NAMES
 from kvwall.spaces.axes import Value
 from kvwall.spaces.calibration import calibration_hash
 from kvwall.spaces.columns import Catalogue, Columns, load_catalogue
@@ -20,7 +19,7 @@ from kvwall.spaces.engines import load_engine
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.hardware import Hardware
 from kvwall.spaces.modes import DEFAULT_MODE
-from kvwall.spaces.quality import load_quality_curves, task_rows
+from kvwall.spaces.quality_tasks import TASK_NAMES, task_rows
 from kvwall.spaces.record_columns import reported_capacity
 from kvwall.spaces.space import Space
 from kvwall.spaces.transfer import load_transfer_curve
@@ -58,6 +57,8 @@ class Study:
     """Vetoes that are not imposed; the label still names them."""
     budgets: tuple[Budget, ...] = ()
     """The most that may be lost on tasks; each is a constraint as well."""
+    quality_curves: str = ""
+    """Path of a record of `kvwall calibrate --quality`; the shipped one where it is blank."""
     objectives: tuple[Objective, ...] = DEFAULT_OBJECTIVES
     """The first one is what `optimize` calls best."""
     constraints: tuple[Constraint, ...] = ()
@@ -109,7 +110,9 @@ class Study:
     def catalogue(self) -> Catalogue:
         """The models, chips and quality curves it names."""
         confidence = confidence_with(self.confidence, self.budgets)
-        return load_catalogue(self.space, self.assume, confidence, self.mode, self.calibration, self.vetoes)
+        return load_catalogue(
+            self.space, self.assume, confidence, self.mode, self.calibration, self.vetoes, self.quality_curves
+        )
 
     @property
     def stated_constraints(self) -> tuple[Constraint, ...]:
@@ -170,7 +173,7 @@ class Study:
             "model": self._hash_each("model", [dataclasses.asdict(model) for model in catalogue.models]),
             "hardware": self._hash_each("hardware", [_chip_record(chip) for chip in catalogue.hardware]),
             "engine": self._hash_each("engine", [dataclasses.asdict(load_engine(str(name))) for name in engines]),
-            "quality": sha256(dataclasses.asdict(load_quality_curves())),
+            "quality": sha256(dataclasses.asdict(catalogue.curves)),
             "model_traits": sha256({name: dataclasses.asdict(trait) for name, trait in load_traits().items()}),
             "transfer": sha256(dataclasses.asdict(load_transfer_curve())),
             **({"calibration": calibration_hash(catalogue.calibration)} if catalogue.calibration else {}),

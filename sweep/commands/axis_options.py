@@ -20,6 +20,7 @@ _LARGEST_EXACT: Final = 2.0**53
 ALLOW_VETO_HELP: Final = (
     f"A veto not to impose, one of {', '.join(VETO_NAMES)}: --allow-veto {VETO_NAMES[0]}; repeatable"
 )
+QUALITY_CURVES_HELP: Final = "A record of `kvwall calibrate --quality`, with measured points of your own"
 _NO_REMARKS: Final[Mapping[str, str]] = MappingProxyType({})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -12,6 +12,7 @@ from kvwall.spaces.errors import Faults
 from kvwall.spaces.modes import CALIBRATION_HELP, DEFAULT_MODE, MODE_HELP
 from kvwall.sweep.commands.axis_options import (
     ALLOW_VETO_HELP,
+    QUALITY_CURVES_HELP,
     assumptions,
     confidence_of,
     refuse_leftovers,
@@ -39,12 +40,19 @@ def command(
     confidence: Annotated[str, typer.Option(help="Confidence of quality_loss_upper", metavar="X")] = "0.9",
     mode: Annotated[str, typer.Option(help=MODE_HELP, metavar="MODE")] = DEFAULT_MODE,
     calibration: Annotated[str, typer.Option(help=CALIBRATION_HELP, metavar="FILE.json")] = "",
+    quality_curves: Annotated[str, typer.Option(help=QUALITY_CURVES_HELP, metavar="FILE.json")] = "",
     allow_veto: Annotated[list[str] | None, typer.Option("--allow-veto", help=ALLOW_VETO_HELP, metavar="NAME")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Each equation, its numbers, their sources")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout")] = False,
 ) -> None:
     """Every metric of one design: speed, traffic, memory, quality, cost; what binds it and why."""
-    single = _single(context_of_command, typed, assume or [], task, confidence, (mode, calibration), allow_veto or [])
+    more = {
+        "mode": mode,
+        "calibration": calibration,
+        "quality_curves": quality_curves,
+        "allow_veto": allow_veto or [],
+    }
+    single = _single(context_of_command, typed, assume or [], task, confidence, more)
     if single is None:
         return
     report = report_of(single)
@@ -66,24 +74,15 @@ def _single(
     assume: Sequence[str],
     task: str,
     confidence: str,
-    estimated: tuple[str, str],
-    allow_veto: Sequence[str],
+    more: Mapping[str, Any],
 ) -> SingleDesign | None:
-    faults, (mode, calibration) = Faults(), estimated
+    faults = Faults()
     refuse_leftovers(context.args, [option for each in context.command.params for option in each.opts], faults)
     values = single_values(typed, faults)
     figures, level = assumptions(assume, faults), confidence_of(confidence, faults)
     single = attempt(
         faults,
-        lambda: single_design(
-            values,
-            task=task,
-            confidence=level,
-            mode=mode,
-            assume=figures,
-            calibration=calibration,
-            allow_veto=allow_veto,
-        ),
+        lambda: single_design(values, task=task, confidence=level, assume=figures, **more),
     )
     faults.raise_if_any()
     return single

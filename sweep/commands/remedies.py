@@ -14,6 +14,7 @@ from kvwall.spaces.errors import Faults, InputError, nearest
 from kvwall.spaces.modes import CALIBRATION_HELP, DEFAULT_MODE, MODE_HELP
 from kvwall.sweep.commands.axis_options import (
     ALLOW_VETO_HELP,
+    QUALITY_CURVES_HELP,
     assumptions,
     confidence_of,
     refuse_leftovers,
@@ -60,6 +61,7 @@ def command(
     ] = None,
     mode: Annotated[str, typer.Option(help=MODE_HELP, metavar="MODE")] = DEFAULT_MODE,
     calibration: Annotated[str, typer.Option(help=CALIBRATION_HELP, metavar="FILE.json")] = "",
+    quality_curves: Annotated[str, typer.Option(help=QUALITY_CURVES_HELP, metavar="FILE.json")] = "",
     allow_veto: Annotated[list[str] | None, typer.Option("--allow-veto", help=ALLOW_VETO_HELP, metavar="NAME")] = None,
     map_page: Annotated[
         Path | None, typer.Option("--map", metavar="FILE.html", help="Write the map as a page that needs no network")
@@ -74,9 +76,17 @@ def command(
     faults = Faults()
     refuse_leftovers(context_of_command.args, options, faults)
     if map_page is not None:
-        attempt(faults, lambda: check_page("--map", map_page, [Path(calibration)] if calibration else []))
+        attempt(
+            faults,
+            lambda: check_page("--map", map_page, [Path(each) for each in (calibration, quality_curves) if each]),
+        )
     budget = _budget(quality_budget or [], task, faults)
-    more = {"mode": mode, "calibration": calibration, "allow_veto": allow_veto or []}
+    more = {
+        "mode": mode,
+        "calibration": calibration,
+        "quality_curves": quality_curves,
+        "allow_veto": allow_veto or [],
+    }
     report = _answer(typed, budget, task, confidence, more, rate or [], assume or [], faults)
     if map_page is not None:
         from kvwall.sweep.remedies.page import write_map

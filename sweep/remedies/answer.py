@@ -84,6 +84,7 @@ def remedies(
     assume: Mapping[str, str] = NO_ASSUMPTIONS,
     settings: Sequence[Mapping[str, object]] = (),
     calibration: str = "",
+    quality_curves: str = "",
     allow_veto: Sequence[str] = (),
     **axes: object,
 ) -> RemediesReport:
@@ -97,6 +98,7 @@ def remedies(
         assume: hardware figure -> quantity ("host_link_bandwidth": "64 GB/s") in place of the catalogue's.
         settings: changes of your own to rate as well, axis -> value each.
         calibration: path of a record of `kvwall calibrate`, for estimates; the shipped one where it is blank.
+        quality_curves: path of a record of `kvwall calibrate --quality`; the shipped one where it is blank.
         allow_veto: vetoes not to impose (k_outliers, naive_low_bits, blind_retrieval).
         axes: one value for each axis of the design; model, hardware and context are required.
 
@@ -121,6 +123,7 @@ def remedies(
             mode=mode,
             assume=assume,
             calibration=calibration,
+            quality_curves=quality_curves,
             allow_veto=allow_veto,
             budgeted=budgeted,
         ),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from kvwall.spaces.errors import Faults, InputError
-from kvwall.spaces.quality import task_rows
+from kvwall.spaces.quality_tasks import task_rows
 from kvwall.sweep.quality_budget import Budget, checked_most
 from kvwall.sweep.readable import metric_text
 from kvwall.sweep.remedies.outcome import Outcome

@@ -80,6 +80,7 @@ def _design_flags(choices: Choices) -> Iterator[str]:
                 single = single_design(
                     study.space.point(index), task=study.task, confidence=study.confidence, mode=study.mode,
                     assume=study.assume.get(str(chip), {}), allow_veto=study.allow_veto,
+                    quality_curves=study.quality_curves,
                     budgeted=HARD_RETRIEVAL if study.vetoes.hard_retrieval else (),
                 )  # fmt: skip
             except InputError as error:  # a model or chip file that has gone since

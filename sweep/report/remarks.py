@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 from kvwall.objectives.kv import FULL_BITS
 from kvwall.objectives.tiers import TIERS
 from kvwall.spaces.axes import AXES, NATIVE, Value
-from kvwall.spaces.quality import TASKS, Evidence, load_quality_curves, task_rows
+from kvwall.spaces.quality import LONGEST_CONTEXT
+from kvwall.spaces.quality_methods import reader_of
+from kvwall.spaces.quality_tasks import TASKS, task_rows
+from kvwall.sweep.curve_evidence import Curve, curve_of
 from kvwall.sweep.report.allowed_vetoes import concerned_by
 from kvwall.sweep.report.data import Results
 from kvwall.sweep.report.left_out import arithmetic
 from kvwall.sweep.report.wording import listed, short_name
 from kvwall.sweep.study import Study
 
-_LONGEST_CONTEXT_OF_CURVES: Final = 131_072
 Columns: TypeAlias = Mapping[str, NDArray[Any]]
 """Axis -> values of some designs."""
 Mask: TypeAlias = Callable[[Columns], NDArray[np.bool_]]
@@ -118,6 +120,10 @@ def _remedies(study: Study) -> dict[str, Mask]:
         found["tokens dropped"] = _evicts
     if min(map(_weight_bits, space.values("weight_bits"))) < FULL_BITS:
         found["weight bits"] = _narrows_weights
+    if min(map(float, space.values("read_fraction"))) < 1:
+        found["tokens not read"] = lambda at: _below(at, "read_fraction", 1.0)
+    if min(map(float, space.values("activation_bits"))) < FULL_BITS:
+        found["activation bits"] = lambda at: _below(at, "activation_bits", FULL_BITS)
     return found
 
 
@@ -126,16 +132,12 @@ def _least_kv_bits(study: Study) -> float:
 
 
 def _quality(study: Study) -> Iterator[Remark]:
-    if min(map(float, study.space.values("activation_bits"))) < FULL_BITS:
-        yield Remark(
-            "What activations below 16 bits lose of quality is not modelled",
-            lambda at: _below(at, "activation_bits", FULL_BITS),
-        )
     used = _remedies(study)
     if not used:
         return
     yield Remark(
-        "Loss of quality depends on neither the model's size nor the context's length: one curve a remedy and task",
+        "Loss of quality does not depend on the model's size, on its kind only where published results tell kinds "
+        "apart, and on the context's length only where few tokens are kept at few bits",
         lambda at: np.any([lossy(at) for lossy in used.values()], axis=0),
     )
     if len(used) > 1:
@@ -152,16 +154,13 @@ def _quality(study: Study) -> Iterator[Remark]:
             _both(_quantizes, _is("kv_group_size", 0)),
         )
     yield from _extrapolations(study, used)
-    for text, evidence, concerns in _curves(study, used):
-        if evidence.borrowed_from is not None:
-            own = f"{evidence.rows} rows of its own"
-            yield Remark(f"Quality: {text} has {own} and is borrowed from {evidence.borrowed_from}", concerns)
-        elif evidence.sources == 1:
-            yield Remark(f"Quality: {text} rests on a single source", concerns)
+    for curve, concerns in _curves(study, used):
+        if curve.remark:
+            yield Remark(f"Quality: {curve.text}, task {curve.task}, {curve.remark}", concerns)
 
 
 def _extrapolations(study: Study, used: Mapping[str, Mask]) -> Iterator[Remark]:
-    curves, space = load_quality_curves(), study.space
+    curves, space = study.catalogue.curves, study.space
     bits, kept = curves.smallest_bits, curves.smallest_retention
     beyond = "the quality curves are extrapolated"
     if _least_kv_bits(study) < bits:
@@ -176,12 +175,10 @@ def _extrapolations(study: Study, used: Mapping[str, Mask]) -> Iterator[Remark]:
         )
     if min(map(float, space.values("retention"))) < kept:
         yield Remark(f"Below {100 * kept:.3g} % of the tokens kept {beyond}", lambda at: _below(at, "retention", kept))
-    if max(map(int, space.values("context"))) > _LONGEST_CONTEXT_OF_CURVES:
+    if max(map(int, space.values("context"))) > LONGEST_CONTEXT:
         yield Remark(
-            f"Beyond a context of {_LONGEST_CONTEXT_OF_CURVES:,} {beyond}",
-            lambda at: (
-                (at["context"] > _LONGEST_CONTEXT_OF_CURVES) & np.any([one(at) for one in used.values()], axis=0)
-            ),
+            f"Beyond a context of {LONGEST_CONTEXT:,} {beyond}",
+            lambda at: (at["context"] > LONGEST_CONTEXT) & np.any([one(at) for one in used.values()], axis=0),
         )
 
 
@@ -189,22 +186,31 @@ def _below(at: Columns, axis: str, limit: float) -> NDArray[np.bool_]:
     return np.asarray(at[axis] < limit)
 
 
-def _curves(study: Study, used: Mapping[str, Mask]) -> Iterator[tuple[str, Evidence, Mask]]:
-    """Every curve that the study's losses are read from: its name, what it rests on, and the designs that use it."""
-    curves, space = load_quality_curves(), study.space
+def _curves(study: Study, used: Mapping[str, Mask]) -> Iterator[tuple[Curve, Mask]]:
+    """Every curve that the study's losses are read from, and the designs that use it."""
+    curves = study.catalogue.curves
     for task in (TASKS[row] for row in task_rows(study.task)):
-        for quantizer in map(str, space.values("quantizer") if "KV bits" in used else ()):
-            name = f"quantizer {quantizer}, task {task},"
-            yield name, curves.quantizer[quantizer][task].evidence, _both(_quantizes, _is("quantizer", quantizer))
-        for evictor in map(str, space.values("evictor") if "tokens dropped" in used else ()):
-            by_this = _both(_evicts, _is("evictor", evictor))
-            for visible in space.values("question_visible"):
-                seen = "visible" if visible else "hidden"
-                name = f"evictor {evictor}, question {seen}, task {task},"
-                evidence = curves.evictor[evictor][seen][task].evidence
-                yield name, evidence, _both(by_this, _is("question_visible", visible))
-        if "weight bits" in used:
-            yield f"weight bits, task {task},", curves.weight[task].evidence, _narrows_weights
+        for remedy, axis, lossy in (
+            ("quantizer", "quantizer", "KV bits"),
+            ("weight_quantizer", "weight_quantizer", "weight bits"),
+        ):
+            for name in map(str, study.space.values(axis) if lossy in used else ()):
+                yield curve_of(curves, remedy, name, task), _both(used[lossy], _is(axis, name))
+        for evictor in map(str, study.space.values("evictor")):
+            yield from _of_evictor(study, used, evictor, task)
+        if "activation bits" in used:
+            yield curve_of(curves, "activation", "activation", task), used["activation bits"]
+
+
+def _of_evictor(study: Study, used: Mapping[str, Mask], evictor: str, task: str) -> Iterator[tuple[Curve, Mask]]:
+    """The curves of tokens dropped and of tokens not read."""
+    curves, is_this = study.catalogue.curves, _is("evictor", evictor)
+    if "tokens dropped" in used:
+        for visible in map(bool, study.space.values("question_visible")):
+            concerns = _both(_both(_evicts, is_this), _is("question_visible", visible))
+            yield curve_of(curves, "evictor", evictor, task, visible), concerns
+    if "tokens not read" in used:
+        yield curve_of(curves, "evictor", reader_of(evictor), task), _both(used["tokens not read"], is_this)
 
 
 def _records(study: Study) -> Iterator[Remark]:

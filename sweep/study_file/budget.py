@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kvwall.objectives.register import TASK_NAMES
 from kvwall.spaces.errors import InputError, nearest
+from kvwall.spaces.quality_tasks import TASK_NAMES
 from kvwall.sweep.quality_budget import UPPER, Budget, checked_most, confidence_with
 from kvwall.sweep.study_file.lines import KeyPath, LocatedFaults
 from kvwall.sweep.study_file.sections import BudgetSection, QualitySection, validated

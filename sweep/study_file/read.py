@@ -41,6 +41,7 @@ class StudyFile:
     assume: Mapping[str, Mapping[str, str]]
     task: str
     confidence: float
+    quality_curves: str
     allow_veto: tuple[str, ...]
     budgets: tuple[Budget, ...]
     objectives: tuple[Objective, ...]
@@ -86,6 +87,7 @@ def read_study_file(text: str, origin: str) -> StudyFile:
         assume=assume,
         task=quality.task,
         confidence=quality.confidence,
+        quality_curves=quality.curves,
         allow_veto=checked_vetoes(quality.allow_veto),
         budgets=budgets,
         objectives=objectives,

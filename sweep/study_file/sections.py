@@ -10,11 +10,13 @@ from typing import Annotated, Any, TypeVar, cast
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from kvwall.objectives.register import LABELS, TASK_NAMES, metric_named, metric_register
+from kvwall.objectives.register import LABELS, metric_named, metric_register
 from kvwall.spaces.calibration import load_calibration
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.modes import DEFAULT_MODE, ESTIMATE, check_mode
-from kvwall.spaces.quality import load_quality_curves, task_rows
+from kvwall.spaces.quality import load_quality_curves
+from kvwall.spaces.quality_record_columns import check_confidence
+from kvwall.spaces.quality_tasks import TASK_NAMES, task_rows
 from kvwall.spaces.vetoes import checked_vetoes
 from kvwall.sweep.study_file.lines import KeyPath, LocatedFaults
 
@@ -56,7 +58,7 @@ def _task(name: str) -> str:
 
 
 def _confidence(level: float) -> float:
-    load_quality_curves().upper_shift("weight", "", level)
+    check_confidence(load_quality_curves(), level)
     return level
 
 
@@ -70,6 +72,14 @@ def _record_path(path: str) -> str:
     if not path:
         return path
     load_calibration(Path(path))
+    return str(Path(path).resolve())
+
+
+def _curves_path(path: str) -> str:
+    """The path as it holds from any folder. Raises InputError where no record is."""
+    if not path:
+        return path
+    load_quality_curves(Path(path))
     return str(Path(path).resolve())
 
 
@@ -92,6 +102,7 @@ class QualitySection(Section):
 
     task: Annotated[str, AfterValidator(_task)] = "aggregate"
     confidence: Annotated[float, AfterValidator(_confidence)] = 0.9
+    curves: Annotated[str, AfterValidator(_curves_path)] = ""
     allow_veto: list[Annotated[str, AfterValidator(_veto)]] = []
     budget: dict[str, Any] = {}
     """Checked task by task."""

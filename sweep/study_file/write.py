@@ -39,6 +39,7 @@ def _named(study: Study) -> list[tuple[str, str]]:
 
 def _quality(study: Study) -> list[tuple[str, Value | Sequence[Value]]]:
     stated: list[tuple[str, Value | Sequence[Value]]] = [("task", study.task), ("confidence", study.confidence)]
+    stated += [("curves", study.quality_curves)] if study.quality_curves else []
     return [*stated, ("allow_veto", study.allow_veto)] if study.allow_veto else stated
 
 

@@ -1,0 +1,9 @@
+"""The quality model: published rows, the fit of its curves, what the fit is worth on sources left out.
+
+- `rows`: published numbers as settings, names, tasks and losses; `import_rows` reads the tables they come from
+- `hierarchy`: the hazards of all rows with an effect for each family, task, method, subtask, model and source
+- `central`, `upper`: the fits of the central and of the upper curves; `record`: both as the record that ships
+- `held_out`: the same without the rows of one source; `fit`: the command that rewrites the record
+- `prediction`, `table`: rows under a record, and errors by group; `own_points`: a record narrowed by a user's points
+- `nearest`: the published rows nearest to a design
+"""

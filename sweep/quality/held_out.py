@@ -1,0 +1,96 @@
+"""Central and upper losses of rows under fits that have not seen their source, and the hazards that such fits need.
+
+Upper curves are set on hazards of curves without a source; so what an upper curve is worth on a source left out takes
+hazards of curves without two, one fit for each pair of sources.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvwall.sweep.quality.central import CentralFit
+from kvwall.sweep.quality.hierarchy import Floats, predicted
+from kvwall.sweep.quality.rows import Row
+from kvwall.sweep.quality.upper import REMEDIES, UpperFit
+
+FEWEST_ROWS: Final = 15
+"""Of a source that is left out."""
+
+Hazards = dict[str, Floats]
+Told = Callable[[int, int], None]
+"""Called with fits done and fits in all."""
+
+
+def large_sources(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Sources of enough rows to be left out."""
+    count = Counter(row.source for row in rows)
+    return tuple(sorted(source for source, many in count.items() if many >= FEWEST_ROWS))
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Losses of rows whose source the curves have not seen; NaN for rows of small sources."""
+
+    central: Floats
+    upper: Floats
+
+
+def blind_hazards(fit: CentralFit) -> Hazards:
+    """Hazards of each entry from a fit without its source; NaN for entries of small sources."""
+    source = _sources(fit.hierarchy.rows)
+    found = _nothing(fit)
+    for name in large_sources(fit.hierarchy.rows):
+        _put(found, fit, fit.hazards(fit.fit(source != name)), source == name)
+    return found
+
+
+def held_out(fit: CentralFit, upper: UpperFit, confidence: float, told: Told = lambda done, total: None) -> HeldOut:
+    """Losses of every row of a large source, by curves and spreads that have not seen it."""
+    rows, source = fit.hierarchy.rows, _sources(fit.hierarchy.rows)
+    names = large_sources(rows)
+    hazards = {name: _nothing(fit) for name in names}
+    total, done = len(names) * (len(names) + 1) // 2, 0
+    for place, one in enumerate(names):
+        for other in names[place:]:
+            found = fit.hazards(fit.fit((source != one) & (source != other)))
+            _put(hazards[one], fit, found, source == other)
+            _put(hazards[other], fit, found, source == one)
+            done += 1
+            told(done, total)
+    central, above = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    for name in names:
+        own = source == name
+        band = upper.fit(known_rows(fit, hazards[name]) & ~own, hazards[name], confidence)
+        central[own] = _of_rows(fit, hazards[name])[own]
+        above[own] = upper.predict(band, hazards[name])[own]
+    return HeldOut(central, above)
+
+
+def known_rows(fit: CentralFit, hazards: Hazards) -> NDArray[np.bool_]:
+    """The rows that hazards are of."""
+    found: NDArray[np.bool_] = ~np.isnan(_of_rows(fit, hazards))
+    return found
+
+
+def _of_rows(fit: CentralFit, hazards: Hazards) -> Floats:
+    return np.asarray(predicted(sum(hazards[remedy] for remedy in REMEDIES), fit.hierarchy.terms))
+
+
+def _sources(rows: Sequence[Row]) -> NDArray[np.str_]:
+    return np.array([row.source for row in rows])
+
+
+def _nothing(fit: CentralFit) -> Hazards:
+    return {remedy: np.full(fit.hierarchy.terms.rows.shape, np.nan) for remedy in REMEDIES}
+
+
+def _put(into: Hazards, fit: CentralFit, found: Hazards, rows: NDArray[np.bool_]) -> None:
+    chosen = rows[fit.hierarchy.terms.rows]
+    for remedy in REMEDIES:
+        into[remedy][chosen] = found[remedy][chosen]

@@ -1,0 +1,151 @@
+"""Rows under a record: central and upper loss of each, whether it is vetoed, and where it leaves the evidence.
+
+A row whose benchmark is known is predicted for that benchmark: some subtasks of a class are harder than others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from kvwall.objectives import quality
+from kvwall.spaces.quality import LONGEST_CONTEXT, SUBTASK_ON_BITS, QualityCurves
+from kvwall.spaces.quality_columns import BitCurve, CacheCurve, EvictionCurve, QualityParameters
+from kvwall.spaces.quality_methods import EVICTORS, QUANTIZERS, WEIGHT_QUANTIZERS, load_methods
+from kvwall.spaces.quality_record_columns import quality_parameters
+from kvwall.spaces.quality_tasks import TASKS
+from kvwall.spaces.vetoes import is_naive, load_traits, scores_blindly
+from kvwall.sweep.quality.rows import FULL, Named, Part, Row
+
+_TRAITS: Final = ((), ("llama_3",), ("k_outliers",), ("llama_3", "k_outliers"))
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a record says of a row; losses are ln(PPL/PPL0) in perplexity."""
+
+    row: Row
+    central: float
+    upper: float
+    vetoed: str
+    """The veto that would refuse such a design; "" for none."""
+    beyond: tuple[str, ...]
+    """In which respects the row is outside of what was measured."""
+
+
+def predict(rows: Sequence[Row], curves: QualityCurves, confidence: float = 0.9) -> list[Prediction]:
+    """One prediction for each row, in order."""
+    if not rows:
+        return []
+    with jax.enable_x64(True):
+        parameters = quality_parameters(curves, confidence, _TRAITS)
+        parts = [(place, row, part) for place, row in enumerate(rows) for part in row.parts]
+        asked, own = _asked([row for _, row, _ in parts]), _of_parts(parameters, curves, parts)
+        places = np.array([place for place, _, _ in parts])
+        weight = np.array([part.weight for _, _, part in parts])
+        central, upper = (
+            np.bincount(places, weights=weight * np.asarray(law(asked, own)))
+            for law in (quality.composed_loss, quality.composed_loss_upper)
+        )
+    return [
+        Prediction(row, float(one), float(most), veto_of(row), tuple(_beyond(row, curves)))
+        for row, one, most in zip(rows, central, upper, strict=True)
+    ]
+
+
+def veto_of(row: Row) -> str:
+    """The veto that a design of the row's settings and task falls under; "" for none."""
+    traits = load_traits()
+    if row.k_outliers and row.key_bits < traits["k_outliers"].smallest_key_bits:
+        return "k_outliers"
+    naive = row.quantizer is not None and is_naive(row.quantizer.family)
+    if naive and row.llama_3 and min(row.key_bits, row.value_bits) < traits["llama_3"].smallest_naive_bits:
+        return "naive_low_bits"
+    blind = row.evictor is not None and not row.reads and scores_blindly(row.evictor.family, True)
+    return "blind_retrieval" if blind and row.task == "retrieval_hard" else ""
+
+
+def _beyond(row: Row, curves: QualityCurves) -> Iterator[str]:
+    if min(row.key_bits, row.value_bits, row.weight_bits) < curves.smallest_bits:
+        yield f"below {curves.smallest_bits:g} bits"
+    if row.kept < curves.smallest_retention:
+        yield f"less than {100 * curves.smallest_retention:g} % of the tokens"
+    if row.tokens > row.kept * LONGEST_CONTEXT and np.isfinite(row.tokens):
+        yield "context beyond 128k tokens"
+
+
+def _asked(rows: Sequence[Row]) -> quality.Compression:
+    def column(read: Any) -> NDArray[np.float64]:
+        return np.array([read(row) for row in rows], dtype=np.float64)
+
+    return quality.Compression(
+        key_bits=column(lambda row: row.key_bits),
+        value_bits=column(lambda row: row.value_bits),
+        kept_fraction=column(lambda row: 1.0 if row.reads else row.kept),
+        kept_tokens=column(lambda row: min(row.tokens, 1e12)),
+        read_fraction=column(lambda row: row.kept if row.reads else 1.0),
+        weight_bits=column(lambda row: row.weight_bits),
+        activation_bits=column(lambda row: row.activation_bits),
+    )
+
+
+def _of_parts(
+    parameters: QualityParameters, curves: QualityCurves, parts: Sequence[tuple[int, Row, Part]]
+) -> QualityParameters:
+    """The curves of each part, all leaves of shape (part,)."""
+    task = np.array([TASKS.index(part.task) for _, _, part in parts])
+    of = [row for _, row, _ in parts]
+    subtask = np.array([curves.subtasks.get(part.subtask, 0.0) for _, _, part in parts])
+    evictor = np.array([EVICTORS.index(_known(row.evictor, "evictor")) for row in of])
+    visible = np.array([int(_visible(row)) for row in of])
+    quantizer = np.array([QUANTIZERS.index(_known(row.quantizer, "quantizer")) for row in of])
+    traits = np.array([_TRAITS.index(_traits(row)) for row in of])
+    weight = np.array([WEIGHT_QUANTIZERS.index(_known(row.weight_quantizer, "weight_quantizer")) for row in of])
+    channel = np.exp(curves.per_channel * np.array([row.per_channel for row in of]))
+
+    def taken(curve: Any, *index: NDArray[np.int64]) -> Any:
+        return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[(task, *index)], curve)
+
+    harder = np.exp(-SUBTASK_ON_BITS * subtask)
+    cache = taken(parameters.cache, quantizer, traits)
+    return QualityParameters(
+        cache=CacheCurve(_scaled(cache.key, harder), _scaled(cache.value, harder)),
+        evictor=_moved(taken(parameters.evictor, evictor, visible), subtask),
+        reader=_moved(taken(parameters.reader, evictor, visible), subtask),
+        weight=_scaled(taken(parameters.weight, weight), channel),
+        activation=taken(parameters.activation),
+        small_budget=taken(parameters.small_budget),
+        log_ratio=np.asarray(parameters.log_ratio)[task],  # type: ignore[arg-type]
+    )
+
+
+def _known(named: Named | None, remedy: str) -> str:
+    """The name whose curve a row is predicted by; the first family's where the row has no such remedy."""
+    if named is None:
+        return next(iter(load_methods()[remedy].families))
+    names = load_methods()[remedy]
+    of_method = {names.family(named.name), names.family(named.name, question_visible=False)}
+    return named.name if named.family in of_method else named.family
+
+
+def _visible(row: Row) -> bool:
+    if row.evictor is None:
+        return True
+    return load_methods()["evictor"].family(_known(row.evictor, "evictor")) == row.evictor.family
+
+
+def _traits(row: Row) -> Collection[str]:
+    return tuple(name for name in ("llama_3", "k_outliers") if getattr(row, name))
+
+
+def _scaled(curve: BitCurve, factor: NDArray[np.float64]) -> BitCurve:
+    return BitCurve(curve.scale * factor, curve.slope, curve.floor, curve.spread, curve.noise)
+
+
+def _moved(curve: EvictionCurve, by: NDArray[np.float64]) -> EvictionCurve:
+    return EvictionCurve(curve.exponent, curve.log_half + by, curve.ceiling, curve.spread, curve.noise)
