@@ -65,7 +65,7 @@ def record_of(
         evictor_hidden=_evictors(rows, effects, scored, visible=False),
         weight_quantizer=_weights(rows, effects),
         activation=_activations(rows, effects),
-        small_budget=FittedBudget(float(hierarchy.small_budget_hazard(effects)), 512.0),
+        small_budget=FittedBudget(float(hierarchy.small_budget_hazard(effects)), hierarchy.SMALL),
         upper=_uppers(uppers),
         per_channel=float(effects["per_channel"]),
         subtasks={name: float(effects["subtask"][place]) for name, place in sorted(subtasks.items())},
