@@ -254,7 +254,8 @@ def task_loss(design: Design, step: Step, *, task: Task, upper: bool) -> Ratio:
     losses = compose(compression(design, step), quality.rows_of(design.quality, task.rows))
     if task.weights is None:
         return jnp.max(losses, axis=0)
-    return jnp.tensordot(jnp.asarray(task.weights, losses.dtype), losses, axes=1)
+    weighted = [weight * jnp.asarray(losses)[place] for place, weight in enumerate(task.weights)]
+    return sum(weighted[1:], start=weighted[0])
 
 
 def compression(design: Design, step: Step) -> quality.Compression:

@@ -117,7 +117,7 @@ def eviction_hazard(kept_fraction: Ratio, curve: EvictionCurve, upper: bool = Fa
 
 
 def small_budget_hazard(asked: Compression, curve: SmallBudget) -> Real:
-    """hazard * (1 - r) * fewness * narrowness^2: what a 2-bit cache of few tokens loses beyond the product.
+    """Hazard * (1 - r) * fewness * narrowness^2: what a 2-bit cache of few tokens loses beyond the product.
 
     Fewness is 1 - ln(kept/tokens)/ln(4) from 0 to 2, narrowness (4 - bits)/2 of the narrower of K and V from 0 to 1.
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from kvwall.spaces.achieved import Calibrated

@@ -44,7 +44,7 @@ class QualityGather:
             return jax.tree.map(lambda leaf: leaf.reshape(leaf.shape + (1,) * rank), curve)
 
         own = self._parameters
-        of_model = np.zeros((1,) * rank, dtype=np.int64) if own.cache.key.scale.shape[-1] == 1 else model
+        of_model = np.zeros((1,) * rank, dtype=np.int64) if np.shape(own.cache.key.scale)[-1] == 1 else model
         return QualityParameters(
             cache=CacheCurve(*(gathered(each, quantizer, of_model) for each in (own.cache.key, own.cache.value))),
             evictor=gathered(own.evictor, evictor, visible),

@@ -109,11 +109,11 @@ def _names(table: dict[str, Any]) -> Names:
     whole = {"families": families, "methods": table.get("methods", {})}
     names = TypeAdapter(Names).validate_python(whole)
     faults = Faults()
-    for name, entry in (*names.families.items(), *names.methods.items()):
-        stated_families = [each for each in (getattr(entry, "family", ""), entry.hidden) if each]
-        for family in stated_families:
-            if family not in names.families:
-                faults.add(f'{name}: family "{family}" is none{nearest(family, tuple(names.families))}')
+    asked = [(name, each.hidden) for name, each in names.families.items()]
+    asked += [(name, family) for name, each in names.methods.items() for family in (each.family, each.hidden)]
+    for name, family in asked:
+        if family and family not in names.families:
+            faults.add(f'{name}: family "{family}" is none{nearest(family, tuple(names.families))}')
     faults.raise_if_any()
     return names
 

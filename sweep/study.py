@@ -14,7 +14,7 @@ from typing import Any
 from kvwall.spaces.axes import Value
 from kvwall.spaces.calibration import calibration_hash
 from kvwall.spaces.columns import Catalogue, Columns, load_catalogue
-from kvwall.spaces.confidence import by_row
+from kvwall.spaces.confidence import Confidence, by_row
 from kvwall.spaces.engines import load_engine
 from kvwall.spaces.errors import InputError, nearest
 from kvwall.spaces.hardware import Hardware
@@ -109,10 +109,14 @@ class Study:
     @cached_property
     def catalogue(self) -> Catalogue:
         """The models, chips and quality curves it names."""
-        confidence = confidence_with(self.confidence, self.budgets)
         return load_catalogue(
-            self.space, self.assume, confidence, self.mode, self.calibration, self.vetoes, self.quality_curves
+            self.space, self.assume, self.confidences, self.mode, self.calibration, self.vetoes, self.quality_curves
         )
+
+    @property
+    def confidences(self) -> Confidence:
+        """Of the upper quality curves, task by task where budgets say so."""
+        return confidence_with(self.confidence, self.budgets)
 
     @property
     def stated_constraints(self) -> tuple[Constraint, ...]:
@@ -123,7 +127,7 @@ class Study:
     @property
     def task_confidence(self) -> float:
         """The confidence that `quality_loss_upper` holds at, as a budget of its task may have one of its own."""
-        levels = by_row(confidence_with(self.confidence, self.budgets), {name: task_rows(name) for name in TASK_NAMES})
+        levels = by_row(self.confidences, {name: task_rows(name) for name in TASK_NAMES})
         return min(levels[row] for row in task_rows(self.task))
 
     @property

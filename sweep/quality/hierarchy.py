@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from kvwall.objectives import quality
 from kvwall.spaces.quality import ROUNDING_BITS, SUBTASK_ON_BITS
-from kvwall.spaces.quality_columns import BitCurve, EvictionCurve
+from kvwall.spaces.quality_columns import BitCurve, EvictionCurve, SmallBudget
 from kvwall.spaces.quality_methods import EVICTORS, QUANTIZERS, load_methods
 from kvwall.spaces.quality_tasks import TASKS
 from kvwall.sweep.quality.rows import FULL, Named, Row
@@ -69,7 +69,7 @@ PRIORS: Final[Mapping[str, float]] = {
 
 @dataclass(frozen=True)
 class Terms:
-    """Rows as arrays; a row of several parts stands as often."""
+    """Rows as arrays, NumPy's, which laws take like JAX's; a row of several parts stands as often."""
 
     rows: NDArray[np.int64]
     """The row that each entry is a part of."""
@@ -81,17 +81,17 @@ class Terms:
     evictor_family: NDArray[np.int64]
     evictor: NDArray[np.int64]
     evictor_known: Floats
-    kept: Floats
+    kept: Any
     quantizes: Floats
     quantizer_family: NDArray[np.int64]
     quantizer: NDArray[np.int64]
     quantizer_known: Floats
-    key_bits: Floats
-    value_bits: Floats
-    tokens: Floats
+    key_bits: Any
+    value_bits: Any
+    tokens: Any
     weight_family: NDArray[np.int64]
-    weight_bits: Floats
-    activation_bits: Floats
+    weight_bits: Any
+    activation_bits: Any
     per_channel: Floats
     llama_3: Floats
     k_outliers: Floats
@@ -99,10 +99,9 @@ class Terms:
     source: NDArray[np.int64]
 
     @property
-    def log_ratio(self) -> NDArray[np.bool_]:
+    def log_ratio(self) -> Any:
         """Per entry, whether its loss is a perplexity's."""
-        found: NDArray[np.bool_] = self.task == TASKS.index("perplexity")
-        return found
+        return self.task == TASKS.index("perplexity")
 
 
 class Hierarchy:
@@ -277,7 +276,7 @@ def hazards(effects: Parameters, terms: Terms, peculiar: bool = True) -> dict[st
     weights = weight_curve(effects, terms.weight_family, task)
     weight_factor = jnp.exp(own("weight_quantizer") + terms.per_channel * effects["per_channel"])
     asked = quality.Compression(terms.key_bits, terms.value_bits, terms.kept, terms.tokens, 1.0, 0.0, 0.0)
-    budget = quality.SmallBudget(small_budget_hazard(effects), _TOKENS)
+    budget = SmallBudget(small_budget_hazard(effects), _TOKENS)
     return {
         "evictor": terms.evicts * quality.eviction_hazard(terms.kept, eviction),
         "quantizer": quality.bit_hazard(terms.key_bits, _scaled(half, share * key_factor))
@@ -289,7 +288,7 @@ def hazards(effects: Parameters, terms: Terms, peculiar: bool = True) -> dict[st
 
 
 def rounding(effects: Parameters) -> Any:
-    """ln of the factor at 4 bits on Llama-3-like models, per family: of those that round to the nearest step only."""
+    """Ln of the factor at 4 bits on Llama-3-like models, per family: of those that round to the nearest step only."""
     rounds = jnp.array([name in ("naive", "naive_grouped") for name in FAMILIES["quantizer"]])
     return jnp.where(rounds, effects["rounding"], 0.0)
 

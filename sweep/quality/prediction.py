@@ -5,7 +5,7 @@ A row whose benchmark is known is predicted for that benchmark: some subtasks of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from kvwall.spaces.quality_methods import EVICTORS, QUANTIZERS, WEIGHT_QUANTIZER
 from kvwall.spaces.quality_record_columns import quality_parameters
 from kvwall.spaces.quality_tasks import TASKS
 from kvwall.spaces.vetoes import is_naive, load_traits, scores_blindly
-from kvwall.sweep.quality.rows import FULL, Named, Part, Row
+from kvwall.sweep.quality.rows import Named, Part, Row
 
 _TRAITS: Final = ((), ("llama_3",), ("k_outliers",), ("llama_3", "k_outliers"))
 
@@ -80,7 +80,7 @@ def _beyond(row: Row, curves: QualityCurves) -> Iterator[str]:
 
 
 def _asked(rows: Sequence[Row]) -> quality.Compression:
-    def column(read: Any) -> NDArray[np.float64]:
+    def column(read: Callable[[Row], float]) -> Any:
         return np.array([read(row) for row in rows], dtype=np.float64)
 
     return quality.Compression(
@@ -120,7 +120,7 @@ def _of_parts(
         weight=_scaled(taken(parameters.weight, weight), channel),
         activation=taken(parameters.activation),
         small_budget=taken(parameters.small_budget),
-        log_ratio=np.asarray(parameters.log_ratio)[task],  # type: ignore[arg-type]
+        log_ratio=np.asarray(parameters.log_ratio)[task],
     )
 
 
@@ -143,9 +143,9 @@ def _traits(row: Row) -> Collection[str]:
     return tuple(name for name in ("llama_3", "k_outliers") if getattr(row, name))
 
 
-def _scaled(curve: BitCurve, factor: NDArray[np.float64]) -> BitCurve:
+def _scaled(curve: BitCurve, factor: Any) -> BitCurve:
     return BitCurve(curve.scale * factor, curve.slope, curve.floor, curve.spread, curve.noise)
 
 
-def _moved(curve: EvictionCurve, by: NDArray[np.float64]) -> EvictionCurve:
+def _moved(curve: EvictionCurve, by: Any) -> EvictionCurve:
     return EvictionCurve(curve.exponent, curve.log_half + by, curve.ceiling, curve.spread, curve.noise)

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from kvwall.spaces.quality import (
-    Evidence,
     EvictionTables,
+    Evidence,
     FittedBits,
     FittedBudget,
     FittedEviction,
@@ -21,7 +21,7 @@ from kvwall.spaces.quality_methods import load_methods
 from kvwall.spaces.quality_tasks import TASKS
 from kvwall.sweep.quality import hierarchy
 from kvwall.sweep.quality.hierarchy import FAMILIES, Floats
-from kvwall.sweep.quality.rows import Named, Row
+from kvwall.sweep.quality.rows import FULL, Named, Row
 from kvwall.sweep.quality.upper import CONFIDENCES, REMEDIES, UPPER_FAMILIES, Upper, rising
 
 VERSION: Final = "2"
@@ -114,7 +114,7 @@ def _weights(rows: Sequence[Row], effects: Effects) -> Tables:
 
 
 def _activations(rows: Sequence[Row], effects: Effects) -> dict[str, FittedBits]:
-    own = [row for row in rows if row.activation_bits < hierarchy.FULL]
+    own = [row for row in rows if row.activation_bits < FULL]
     curve = hierarchy.activation_curve(effects, np.arange(len(TASKS)))
     named = Named("activation", "activation")
     return {task: _bits(curve, place, _evidence(own, task, named)) for place, task in enumerate(TASKS)}

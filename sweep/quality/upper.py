@@ -164,7 +164,7 @@ def _initial() -> dict[str, Floats]:
 
 
 def _tables(effects: Mapping[str, Any], unseen: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """ln of the spread, and the noise: remedy -> (family, task)."""
+    """Ln of the spread, and the noise: remedy -> (family, task)."""
     spread, noise, first = {}, {}, 0
     for place, remedy in enumerate(REMEDIES):
         last = first + len(UPPER_FAMILIES[remedy])

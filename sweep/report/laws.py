@@ -17,7 +17,9 @@ from kvwall.objectives.step import evaluate_step
 from kvwall.spaces.axes import AXES, Value
 from kvwall.spaces.columns import Catalogue, Columns
 from kvwall.spaces.design import Design
+from kvwall.spaces.quality_record_columns import quality_parameters
 from kvwall.spaces.space import Space, make_space
+from kvwall.spaces.vetoes import trait_names
 from kvwall.sweep.study import Study
 
 REMEDIES = ("weight_bits", "key_bits", "value_bits", "retention", "placement_host")
@@ -98,10 +100,12 @@ class Laws:
         known, own = self.study.catalogue, self.study.space
         models = dict(zip(own.values("model"), known.models, strict=True))
         chips = dict(zip(own.values("hardware"), known.hardware, strict=True))
+        shown = tuple(models[name] for name in space.values("model"))
         return Catalogue(
-            tuple(models[name] for name in space.values("model")),
+            shown,
             tuple(chips[name] for name in space.values("hardware")),
-            known.quality,
+            quality_parameters(known.curves, self.study.confidences, [trait_names(model) for model in shown]),
+            known.curves,
             known.calibration,
             known.vetoes,
         )
