@@ -110,6 +110,8 @@ class QualityCurves:
 
     version: str
     fitted: str
+    stamp: str
+    """Of the rows and the code it was fitted by."""
     rows: int
     sources: int
     excluded: dict[str, int]

@@ -38,7 +38,7 @@ shares = st.floats(2.0**-8, 1.0, width=32)
 
 
 def every_design(confidence: float = 0.9, curves: QualityCurves = CURVES) -> QualityParameters:
-    """All names at once: leaves of shape (task, quantizer, model, evictor, seen, weight quantizer), 1 off their axes."""
+    """All names at once: leaves of shape (task, quantizer, model, evictor, seen, weights), 1 off their axes."""
     loaded = quality_parameters(curves, confidence, TRAITS)
 
     def spread(curve: Any, before: int, after: int) -> Any:

@@ -13,10 +13,10 @@ import pytest
 
 from kvwall.spaces.errors import InputError
 from kvwall.spaces.quality import load_quality_curves
-from kvwall.sweep.quality import held_out_record
 from kvwall.sweep.quality.held_out import large_sources
-from kvwall.sweep.quality.held_out_record import HELD_OUT, HeldOutRow, load_held_out, stamp, stamp_of, write_record
+from kvwall.sweep.quality.held_out_record import HELD_OUT, HeldOutRow, load_held_out, stamp_of, write_record
 from kvwall.sweep.quality.rows import read_rows
+from kvwall.sweep.quality.stamp import CODE, stamp
 from kvwall.sweep.quality.upper import CONFIDENCES
 
 TASKS = ("aggregate", "retrieval_easy", "retrieval_hard", "reasoning", "code")
@@ -126,13 +126,12 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path, held: tuple[HeldOutR
     assert stamp_of(path) == stamp()
 
 
-def test_a_stamp_of_other_code_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison can fail: one character more in a file changes it."""
-    before = stamp()
-    changed = tmp_path / held_out_record._CODE[0].name
-    changed.write_text(held_out_record._CODE[0].read_text() + "\n")
-    monkeypatch.setattr(held_out_record, "_CODE", (changed, *held_out_record._CODE[1:]))
-    assert stamp() != before == stamp_of()
+def test_a_stamp_of_other_code_differs(tmp_path: Path) -> None:
+    changed = tmp_path / CODE[0].name
+    changed.write_bytes(CODE[0].read_bytes())
+    assert stamp((changed, *CODE[1:])) == stamp()
+    changed.write_bytes(CODE[0].read_bytes() + b"x = 1\n")
+    assert stamp((changed, *CODE[1:])) != stamp()
 
 
 def test_what_is_no_record_is_refused(tmp_path: Path) -> None:

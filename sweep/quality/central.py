@@ -35,7 +35,11 @@ class CentralFit:
         self.hierarchy = Hierarchy(rows)
         flat, unflat = jax.flatten_util.ravel_pytree(self.hierarchy.initial())
         self._start = np.asarray(flat)
-        self._unflat = lambda point: {name: PRIORS[name] * each for name, each in unflat(point).items()}
+
+        def unflattened(point: Any) -> dict[str, Any]:
+            return {name: PRIORS[name] * each for name, each in unflat(point).items()}
+
+        self._unflat = unflattened
         terms = self.hierarchy.terms
         log_ratio = np.array([row.log_ratio for row in rows])
         target = scaled(np.array([row.loss for row in rows]), log_ratio)

@@ -92,12 +92,15 @@ def _pairwise_blind_hazards(fit: CentralFit, told: Told) -> dict[str, Hazards]:
 
 def known_rows(fit: CentralFit, hazards: Hazards) -> NDArray[np.bool_]:
     """The rows that hazards are of."""
-    found: NDArray[np.bool_] = ~np.isnan(_of_rows(fit, hazards))
+    terms = fit.hierarchy.terms
+    unknown = np.bincount(terms.rows, weights=np.isnan(hazards[REMEDIES[0]]), minlength=terms.count)
+    found: NDArray[np.bool_] = unknown == 0
     return found
 
 
 def _of_rows(fit: CentralFit, hazards: Hazards) -> Floats:
-    return np.asarray(predicted(sum(hazards[remedy] for remedy in REMEDIES), fit.hierarchy.terms))
+    total = sum(np.nan_to_num(hazards[remedy]) for remedy in REMEDIES)
+    return np.asarray(predicted(total, fit.hierarchy.terms))
 
 
 def _sources(rows: Sequence[Row]) -> NDArray[np.str_]:

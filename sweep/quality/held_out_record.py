@@ -6,7 +6,6 @@ that it was made from, so that a record of other code is known as such without a
 
 from __future__ import annotations
 
-import hashlib
 import io
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,16 +19,13 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from kvwall.objectives import quality as laws
-from kvwall.spaces.benchmarks import RULES
 from kvwall.spaces.errors import InputError
-from kvwall.spaces.quality_methods import METHODS
-from kvwall.spaces.vetoes import TRAITS
-from kvwall.sweep.quality import central, held_out, hierarchy, upper
+from kvwall.sweep.quality import held_out
 from kvwall.sweep.quality import rows as row_reader
 from kvwall.sweep.quality.central import CentralFit
 from kvwall.sweep.quality.prediction import veto_of
 from kvwall.sweep.quality.rows import ROWS, Row, read_rows
+from kvwall.sweep.quality.stamp import stamp
 from kvwall.sweep.quality.upper import CONFIDENCES, UpperFit
 from kvwall.sweep.store.atomic import write_atomically
 
@@ -37,8 +33,6 @@ HELD_OUT: Final = ROWS.with_name("held_out.parquet")
 _REMEDY: Final = "run `python -m kvwall.sweep.quality.held_out_record` again"
 _STAMP: Final = "stamp"
 _COLUMNS: Final = ("id", "source", "task", "method", "veto", "observed", "central")
-_CODE: Final = tuple(Path(str(each.__file__)) for each in (laws, hierarchy, central, upper, held_out, row_reader))
-_DATA: Final = (ROWS, METHODS, RULES, TRAITS)
 _PLACES: Final = 6
 
 
@@ -111,14 +105,6 @@ def load_held_out(path: Path = HELD_OUT) -> tuple[HeldOutRow, ...]:
         HeldOutRow(**{name: line[name] for name in _COLUMNS}, upper={of: line[name] for name, of in levels.items()})
         for line in table.to_pylist()
     )
-
-
-def stamp() -> str:
-    """A hash of the rows, of the names and rules by which they are read, and of the source text of the fits."""
-    found = hashlib.sha256()
-    for path in (*_DATA, *_CODE):
-        found.update(path.name.encode() + path.read_bytes())
-    return found.hexdigest()
 
 
 def stamp_of(path: Path = HELD_OUT) -> str:

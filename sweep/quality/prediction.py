@@ -125,17 +125,13 @@ def _of_parts(
 
 def _known(named: Named | None, remedy: str) -> str:
     """The name whose curve a row is predicted by; the first family's where the row has no such remedy."""
-    if named is None:
-        return next(iter(load_methods()[remedy].families))
-    names = load_methods()[remedy]
-    of_method = {names.family(named.name), names.family(named.name, question_visible=False)}
-    return named.name if named.family in of_method else named.family
+    return named.name if named else next(iter(load_methods()[remedy].families))
 
 
 def _visible(row: Row) -> bool:
     if row.evictor is None:
         return True
-    return load_methods()["evictor"].family(_known(row.evictor, "evictor")) == row.evictor.family
+    return load_methods()["evictor"].family(row.evictor.name) == row.evictor.family
 
 
 def _traits(row: Row) -> Collection[str]:

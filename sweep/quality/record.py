@@ -22,6 +22,7 @@ from kvwall.spaces.quality_tasks import TASKS
 from kvwall.sweep.quality import hierarchy
 from kvwall.sweep.quality.hierarchy import FAMILIES, Floats
 from kvwall.sweep.quality.rows import FULL, Named, Row
+from kvwall.sweep.quality.stamp import stamp
 from kvwall.sweep.quality.upper import CONFIDENCES, REMEDIES, UPPER_FAMILIES, Upper, rising
 
 VERSION: Final = "2"
@@ -51,6 +52,7 @@ def record_of(
     return QualityCurves(
         version=VERSION,
         fitted=fitted,
+        stamp=stamp(),
         rows=len(rows),
         sources=len({row.source for row in rows}),
         excluded=dict(excluded),

@@ -216,8 +216,9 @@ def _evictor(cells: QualityCells) -> tuple[Named, bool]:
     subfamily = _SUBFAMILY.get(stated[1], stated[1]) if stated else ""
     visible = cells.question != "hidden"
     if subfamily in names.families:
-        hidden = bool(name) and names.family(name) != subfamily == names.family(name, question_visible=False)
-        return Named(subfamily, name or subfamily), not hidden
+        own = [names.family(name, question_visible=seen) for seen in (True, False)] if name else []
+        hidden = subfamily in own and subfamily != own[0]
+        return Named(subfamily, name if subfamily in own else subfamily), not hidden
     family = names.family(name, question_visible=visible) if name else _FALLBACK.get(cells.family, "query_agnostic")
     return Named(family, name or family), visible
 
