@@ -131,6 +131,6 @@ def small_budget_hazard(asked: Compression, curve: SmallBudget) -> Real:
 
 
 def rows_of(parameters: QualityParameters, rows: tuple[int, ...]) -> QualityParameters:
-    """The parameters of some rows of the task axis only."""
-    found: QualityParameters = jax.tree.map(lambda leaf: leaf[list(rows)], parameters)
+    """The parameters of some rows of the task axis only, which lie side by side."""
+    found: QualityParameters = jax.tree.map(lambda leaf: leaf[rows[0] : rows[-1] + 1], parameters)
     return found
