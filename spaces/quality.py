@@ -83,7 +83,7 @@ class FittedBudget:
     """The penalty of few bits with few tokens, see `quality_columns.SmallBudget`."""
 
     hazard: float
-    tokens: float
+    kept: float
 
 
 @with_config(_STRICT)
@@ -110,6 +110,8 @@ class QualityCurves:
 
     version: str
     fitted: str
+    stamp: str
+    """Of the rows and the code it was fitted by."""
     rows: int
     sources: int
     excluded: dict[str, int]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 import xarray as xr
@@ -13,7 +14,9 @@ import kvwall as kv
 from kvwall.objectives.register import LABELS, evaluate
 from kvwall.spaces.confidence import by_row
 from kvwall.spaces.errors import InputError
-from kvwall.spaces.quality import TASKS, load_quality_curves
+from kvwall.spaces.quality import load_quality_curves
+from kvwall.spaces.quality_record_columns import quality_parameters
+from kvwall.spaces.quality_tasks import TASKS
 from kvwall.sweep.objective import Constraint
 from kvwall.sweep.quality_budget import Budget, asks_for_hard_retrieval, confidence_with
 from kvwall.sweep.report.data import read_results
@@ -187,28 +190,27 @@ def test_what_puts_hard_retrieval_into_the_workload(text: str, hard: bool) -> No
 
 def test_a_confidence_by_task_sets_its_rows_only() -> None:
     curves = load_quality_curves()
-    mixed = curves.parameters({"default": 0.8, "retrieval": 0.95, "code": 0.6})
-    by_level = {level: curves.parameters(level) for level in (0.8, 0.95, 0.6)}
+    mixed = quality_parameters(curves, {"default": 0.8, "retrieval": 0.95, "code": 0.6})
+    by_level = {level: quality_parameters(curves, level) for level in (0.8, 0.95, 0.6)}
     levels = {"retrieval_easy": 0.95, "retrieval_hard": 0.95, "code": 0.6}
     for row, task in enumerate(TASKS):
         expected = by_level[levels.get(task, 0.8)]
-        for part in ("quantizer", "evictor", "weight"):
-            for name, leaf in vars(getattr(mixed, part)).items():
-                np.testing.assert_array_equal(leaf[row], getattr(getattr(expected, part), name)[row], err_msg=task)
+        for leaf, other in zip(jax.tree.leaves(mixed), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_array_equal(leaf[row], other[row], err_msg=task)
 
 
 def test_one_confidence_for_all_is_the_number() -> None:
     curves = load_quality_curves()
     for other in ({"default": 0.9}, {}, {"code": 0.9}):
-        mixed, plain = curves.parameters(other), curves.parameters(0.9)
-        np.testing.assert_array_equal(mixed.quantizer.spread, plain.quantizer.spread)
-        np.testing.assert_array_equal(mixed.evictor.spread, plain.evictor.spread)
+        mixed, plain = quality_parameters(curves, other), quality_parameters(curves, 0.9)
+        for leaf, other_leaf in zip(jax.tree.leaves(mixed), jax.tree.leaves(plain), strict=True):
+            np.testing.assert_array_equal(leaf, other_leaf)
 
 
 @pytest.mark.parametrize("wrong", [{"retrieval": 0.95, "retrieval_hard": 0.9}, {"code": 0.999}, {"default": 0.1}])
 def test_a_confidence_that_cannot_be(wrong: dict[str, float]) -> None:
     with pytest.raises(InputError):
-        load_quality_curves().parameters(wrong)
+        quality_parameters(load_quality_curves(), wrong)
 
 
 def test_the_same_confidence_twice_is_no_conflict() -> None:

@@ -75,7 +75,7 @@ def _beyond(row: Row, curves: QualityCurves) -> Iterator[str]:
         yield f"below {curves.smallest_bits:g} bits"
     if row.kept < curves.smallest_retention:
         yield f"less than {100 * curves.smallest_retention:g} % of the tokens"
-    if row.tokens > row.kept * LONGEST_CONTEXT and np.isfinite(row.tokens):
+    if row.context is not None and row.context > LONGEST_CONTEXT:
         yield "context beyond 128k tokens"
 
 
@@ -87,7 +87,6 @@ def _asked(rows: Sequence[Row]) -> quality.Compression:
         key_bits=column(lambda row: row.key_bits),
         value_bits=column(lambda row: row.value_bits),
         kept_fraction=column(lambda row: 1.0 if row.reads else row.kept),
-        kept_tokens=column(lambda row: min(row.tokens, 1e12)),
         read_fraction=column(lambda row: row.kept if row.reads else 1.0),
         weight_bits=column(lambda row: row.weight_bits),
         activation_bits=column(lambda row: row.activation_bits),
@@ -126,17 +125,13 @@ def _of_parts(
 
 def _known(named: Named | None, remedy: str) -> str:
     """The name whose curve a row is predicted by; the first family's where the row has no such remedy."""
-    if named is None:
-        return next(iter(load_methods()[remedy].families))
-    names = load_methods()[remedy]
-    of_method = {names.family(named.name), names.family(named.name, question_visible=False)}
-    return named.name if named.family in of_method else named.family
+    return named.name if named else next(iter(load_methods()[remedy].families))
 
 
 def _visible(row: Row) -> bool:
     if row.evictor is None:
         return True
-    return load_methods()["evictor"].family(_known(row.evictor, "evictor")) == row.evictor.family
+    return load_methods()["evictor"].family(row.evictor.name) == row.evictor.family
 
 
 def _traits(row: Row) -> Collection[str]:
