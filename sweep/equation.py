@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kvwall.sweep.quality.nearest import Published, text_lines, to_json
 from kvwall.sweep.readable import bytes_text, seconds_text, tokens_text
 
 FUNCTIONS: Final = frozenset({"min", "max", "ceil", "floor", "sqrt", "ln", "exp"})
@@ -82,6 +83,8 @@ class Explanation:
     equations: tuple[Equation, ...]
     inputs: tuple[Input, ...]
     notes: tuple[str, ...]
+    nearest: tuple[Published, ...] = ()
+    """Published results on quality nearest to the design."""
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as plain JSON types."""
@@ -89,6 +92,7 @@ class Explanation:
             "equations": [equation.to_json() for equation in self.equations],
             "inputs": [vars(each) for each in self.inputs],
             "notes": list(self.notes),
+            "nearest": to_json(self.nearest),
         }
 
     def lines(self) -> list[str]:
@@ -106,7 +110,8 @@ class Explanation:
             written.append(f"  [{sources.index(each.source) + 1}] {each.symbol} = {digits(each.value)}: {each.meaning}")
         written += ["", "Sources"]
         written += [f"  [{number}] {source}" for number, source in enumerate(sources, start=1)]
-        return [*written, "", *(f"Note: {note}" for note in self.notes)]
+        written += ["", *(f"Note: {note}" for note in self.notes)]
+        return [*written, "", *text_lines(self.nearest)] if self.nearest else written
 
 
 def digits(value: float) -> str:

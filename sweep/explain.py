@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import jax
@@ -24,6 +25,7 @@ from kvwall.sweep.explain_tiers import add_reload
 from kvwall.sweep.explain_time import add_times, add_traffic, links_used, spread_symbol
 from kvwall.sweep.explain_wall import WALL, add_crossover, add_distances
 from kvwall.sweep.explain_weights import add_weights, declare_weights
+from kvwall.sweep.quality.nearest import nearest_results
 from kvwall.sweep.reasons import missing_figures, not_computed_reason, placed
 from kvwall.sweep.single import SingleDesign, ceiling_of
 
@@ -46,13 +48,16 @@ _AXIS_SYMBOLS: Final = {
 def explain(single: SingleDesign) -> Explanation:
     """The equations behind a report, in the order of computation, and the source of every input.
 
-    Those of an estimate come after those of its ceiling, which it rests on.
+    Those of an estimate come after those of its ceiling, which it rests on. Last, the published results on quality that
+    are nearest to the design.
     """
     if single.step.estimate is not None:
-        return _with_ceiling(single)
-    sheet = Sheet()
-    _fill(sheet, single)
-    return sheet.explanation()
+        explanation = _with_ceiling(single)
+    else:
+        sheet = Sheet()
+        _fill(sheet, single)
+        explanation = sheet.explanation()
+    return replace(explanation, nearest=nearest_results(single))
 
 
 def _with_ceiling(single: SingleDesign) -> Explanation:

@@ -19,6 +19,7 @@ from kvwall.sweep.report.footer import provenance_section, source_section
 from kvwall.sweep.report.front_plot import front_section
 from kvwall.sweep.report.header import BADGES, SPEEDS, answer, asked, chip_answers, tiles
 from kvwall.sweep.report.laws import Laws
+from kvwall.sweep.report.losses import loss_sections
 from kvwall.sweep.report.marginals import marginal_section
 from kvwall.sweep.report.parts import Section, section_html, table_html
 from kvwall.sweep.report.phase_map import phase_section
@@ -52,6 +53,7 @@ def page(results: Results) -> str:
         front_section(choices),
         phase_section(choices),
         speedup_section(choices),
+        *loss_sections(choices.laws),
         roofline_section(choices),
         marginal_section(choices),
         *accuracy_sections(results.study),
