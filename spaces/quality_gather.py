@@ -23,6 +23,7 @@ class QualityGather:
 
     def __init__(self, space: Space, parameters: QualityParameters, veto: VetoColumns) -> None:
         self._parameters, self._veto = parameters, veto
+        self._cache = _told_apart(parameters.cache, space)
         names = {"quantizer": QUANTIZERS, "evictor": EVICTORS, "weight_quantizer": WEIGHT_QUANTIZERS}
         self._codes = {
             axis: np.array([known.index(str(value)) for value in space.values(axis)]) for axis, known in names.items()
@@ -44,9 +45,9 @@ class QualityGather:
             return jax.tree.map(lambda leaf: leaf.reshape(leaf.shape + (1,) * rank), curve)
 
         own = self._parameters
-        of_model = np.zeros((1,) * rank, dtype=np.int64) if np.shape(own.cache.key.scale)[-1] == 1 else model
+        of_model = np.zeros((1,) * rank, dtype=np.int64) if np.shape(self._cache.key.scale)[-1] == 1 else model
         return QualityParameters(
-            cache=CacheCurve(*(gathered(each, quantizer, of_model) for each in (own.cache.key, own.cache.value))),
+            cache=gathered(self._cache, quantizer, of_model),
             evictor=gathered(own.evictor, evictor, visible),
             reader=gathered(own.reader, evictor, visible),
             weight=gathered(own.weight, weight),
@@ -68,3 +69,13 @@ class QualityGather:
             )
 
         return VetoColumns(gathered(self._veto.known), gathered(self._veto.imposed))
+
+
+def _told_apart(cache: CacheCurve, space: Space) -> CacheCurve:
+    """The curves along the model axis, or of size 1 there where the quantizers in use do not tell models apart."""
+    used = sorted({QUANTIZERS.index(str(value)) for value in space.values("quantizer")})
+    leaves = [np.asarray(leaf)[:, used] for leaf in jax.tree.leaves(cache)]
+    if not all(np.array_equal(leaf, np.broadcast_to(leaf[..., :1], leaf.shape)) for leaf in leaves):
+        return cache
+    alike: CacheCurve = jax.tree.map(lambda leaf: leaf[..., :1], cache)
+    return alike

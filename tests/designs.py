@@ -12,7 +12,7 @@ from kvwall.spaces.columns import Catalogue, Columns, load_catalogue
 from kvwall.spaces.design import Design
 from kvwall.spaces.hardware import hardware_names
 from kvwall.spaces.models.load import loadable_model_names
-from kvwall.spaces.quality import EVICTORS, QUANTIZERS
+from kvwall.spaces.quality_methods import EVICTORS, QUANTIZERS, WEIGHT_QUANTIZERS
 from kvwall.spaces.space import Space, make_space
 from kvwall.spaces.vetoes import VetoRules
 
@@ -145,6 +145,7 @@ def draw_designs() -> Designs:
         "price_basis": PRICE_BASES,
         "quantizer": QUANTIZERS,
         "evictor": EVICTORS,
+        "weight_quantizer": WEIGHT_QUANTIZERS,
         "question_visible": [True, False],
         "serving_mode": SERVING_MODES,
         "reservation": RESERVATIONS,

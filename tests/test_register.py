@@ -96,7 +96,8 @@ CHANGES: dict[str, Change] = {
     "output_tokens": Change({}, 100, SPEED | KEPT | {"max_context"}),
     "serving_mode": Change({"output_tokens": 100}, "continuous", SPEED | TRAFFIC, BOUND | {"weight_bytes_read"}),
     "weight_bits": Change({}, 8, {"weight_bytes_read", "quality_loss"}),
-    "activation_bits": Change({"tensor_parallel": 2}, 8, {"memory_margin"}),
+    "weight_quantizer": Change({"weight_bits": 4}, "naive", LOSS, set()),
+    "activation_bits": Change({"tensor_parallel": 2}, 8, {"memory_margin"} | LOSS),
     "key_bits": Change({}, 8, KEPT | LOSS | {"kv_bytes_read"}),
     "value_bits": Change({}, 8, KEPT | LOSS | {"kv_bytes_read"}),
     "kv_group_size": Change(QUANTIZED, 64, KEPT | {"kv_bytes_read"}),
@@ -108,7 +109,7 @@ CHANGES: dict[str, Change] = {
     "retention": Change({}, 0.5, KEPT | LOSS | {"kv_bytes_read"}),
     "sink_tokens": Change(EVICTED, 4, KEPT | LOSS | {"kv_bytes_read"}),
     "recent_tokens": Change(EVICTED, 64, KEPT | LOSS | {"kv_bytes_read"}),
-    "evictor": Change(EVICTED, "position", LOSS, set()),
+    "evictor": Change(EVICTED, "streaming_llm", LOSS, set()),
     "question_visible": Change(EVICTED, False, LOSS, set()),
     "read_fraction": Change({}, 0.5, SPEED | TRAFFIC | KEPT | {"kv_bytes_read", "quality_loss"}),
     "block_size": Change(
@@ -257,6 +258,12 @@ def test_quality_loss_is_of_the_task_asked_for(task: str) -> None:
     )
     for bound in ("quality_loss", "quality_loss_upper"):
         assert register[bound].law(design, step) == others[f"{bound}_{task}"].law(design, step) > 0
+
+
+def test_a_budget_of_the_mean_is_no_budget_of_its_worst_part() -> None:
+    found = single(BASE | QUANTIZED | EVICTED).metrics
+    tiers = [found[f"quality_loss_{task}"] for task in ("aggregate", "retrieval_easy", "retrieval_hard")]
+    assert min(tiers) < found["quality_loss_ruler"] < max(tiers)
 
 
 def test_retrieval_is_the_worse_of_its_two_tasks() -> None:
