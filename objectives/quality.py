@@ -121,7 +121,7 @@ def small_budget_hazard(bits: Bits, kept_fraction: Ratio, curve: SmallBudget) ->
 
     Fewness is 1 - ln(r/kept)/ln(4) from 0 to 2, narrowness (4 - bits)/2 from 0 to 1.
 
-    >>> float(small_budget_hazard(2.0, 0.0625, SmallBudget(hazard=0.16, kept=0.0625)))
+    >>> round(float(small_budget_hazard(2.0, 0.0625, SmallBudget(hazard=0.16, kept=0.0625))), 6)
     0.15
     """
     fewness = jnp.clip(1 - jnp.log(kept_fraction / curve.kept) / jnp.log(4.0), 0.0, 2.0)

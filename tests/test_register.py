@@ -37,7 +37,7 @@ CONTRACT = {
     "max_concurrency", "arithmetic_intensity", "ridge_point", "quality_loss", "quality_loss_upper",
     "energy_per_token", "cost_per_million_tokens", "crossover_context_bytes", "crossover_context_time",
     "tier_bandwidth",
-    "regime_distance", *(f"quality_loss_{task}" for task in TASKS), *(f"quality_loss_upper_{task}" for task in TASKS),
+    "regime_distance", *(f"quality_loss_{task}" for task in TASK_NAMES), *(f"quality_loss_upper_{task}" for task in TASK_NAMES),
 }  # fmt: skip
 BEYOND = {"messages_per_step", "tier_bandwidth", "reload_time", "break_even_bandwidth", "break_even_context"}
 """Not in the contract."""

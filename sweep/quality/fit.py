@@ -32,7 +32,7 @@ def fit_quality(path: Path, fitted: str) -> QualityCurves:
         upper = UpperFit(rows, fit.hierarchy.terms)
         blind = blind_hazards(fit)
         known = known_rows(fit, blind)
-        uppers = [upper.fit(known, blind, confidence) for confidence in CONFIDENCES]
+        uppers = {confidence: upper.fit(known, blind, confidence) for confidence in CONFIDENCES}
         effects = fit.effects(fit.fit(np.ones(len(rows), bool)))
         return record_of(rows, excluded, effects, fit.hierarchy.subtasks, uppers, fitted)
 

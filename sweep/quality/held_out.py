@@ -71,8 +71,8 @@ def held_out(
         own = source == name
         central[own] = _of_rows(fit, blind)[own]
         known = known_rows(fit, blind) & ~own
-        bands = rising([upper.fit(known, blind, confidence) for confidence in confidences])
-        for confidence, band in zip(confidences, bands, strict=True):
+        bands = rising({confidence: upper.fit(known, blind, confidence) for confidence in confidences})
+        for confidence, band in bands.items():
             above[confidence][own] = upper.predict(band, blind)[own]
     return HeldOut(central, above)
 

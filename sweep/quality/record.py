@@ -34,7 +34,7 @@ def record_of(
     excluded: Mapping[str, int],
     effects: Effects,
     subtasks: Mapping[str, int],
-    uppers: Sequence[Upper],
+    uppers: Mapping[float, Upper],
     fitted: str,
 ) -> QualityCurves:
     """The record.
@@ -44,7 +44,7 @@ def record_of(
         excluded: rows that were not, by reason.
         effects: of the central fit.
         subtasks: subtask -> its place among the effects.
-        uppers: one for each level of `CONFIDENCES`.
+        uppers: by confidence, those of `CONFIDENCES`.
         fitted: the date of the fit.
     """
     evictors = load_methods()["evictor"]
@@ -156,10 +156,10 @@ def _named(names: Sequence[str], values: Any) -> dict[str, float]:
     return {name: float(value) for name, value in zip(names, values, strict=True)}
 
 
-def _uppers(uppers: Sequence[Upper]) -> dict[str, dict[str, dict[str, FittedUpper]]]:
-    """Spread and noise never fall with confidence; at each level the least that lower levels allow."""
+def _uppers(uppers: Mapping[float, Upper]) -> dict[str, dict[str, dict[str, FittedUpper]]]:
+    """Spread and noise by remedy, family and task; they never fall with confidence."""
     found: dict[str, dict[str, dict[str, FittedUpper]]] = {}
-    levels = rising(uppers)
+    levels = list(rising(uppers).values())
     for remedy in REMEDIES:
         spread, noise = (
             np.stack([getattr(each, field)[remedy] for each in levels]) for field in ("log_spread", "noise")

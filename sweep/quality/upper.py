@@ -28,7 +28,8 @@ UPPER_FAMILIES: Final = {remedy: FAMILIES.get(remedy, (remedy,)) for remedy in R
 CONFIDENCES: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """Levels at which the upper curves are tabulated."""
 
-_RAISE: Final = 0.3
+_ANCHOR: Final = 0.9
+_RAISE: Final = 0.2
 """Share of what a level lacks to 1 by which it is raised: quantiles cover less than they say on a new source."""
 _UNSEEN: Final = (3.0, 1.0)
 """What a task or a family that no source measured adds to ln of the spread, and to ln of the noise."""
@@ -36,8 +37,8 @@ _RARE_FAMILY: Final = 0.5
 _UNIT, _SMOOTH, _LIKELIHOOD, _RARER = 0.02, 0.25, 0.5, -0.5
 _NOISE_CENTRE: Final = -4.0
 _PRIORS: Final = {
-    "spread": 2.0, "spread_task": 0.5, "spread_remedy_task": 0.1, "spread_family": 0.5,
-    "noise": 2.0, "noise_task": 0.7, "noise_remedy_task": 0.1, "noise_family": 0.5,
+    "spread": 2.0, "spread_task": 0.8, "spread_remedy_task": 0.1, "spread_family": 0.5,
+    "noise": 2.0, "noise_task": 1.0, "noise_remedy_task": 0.1, "noise_family": 0.5,
 }  # fmt: skip
 
 
@@ -82,7 +83,7 @@ class UpperFit:
     def fit(self, mask: NDArray[np.bool_], hazards: Mapping[str, Floats], confidence: float) -> Upper:
         """Spread and noise that rows of new sources stay under with this confidence, from hazards blind to sources."""
         weight = jnp.asarray(row_weights(self._rows, mask, _RARER))
-        level = jnp.asarray(np.where(self._log_ratio, confidence, raised(confidence)))
+        level = raised(confidence)
         unseen = self._unseen(mask)
         blind = {name: jnp.asarray(np.nan_to_num(hazard)) for name, hazard in hazards.items()}
 
@@ -126,20 +127,26 @@ def raised(confidence: float) -> float:
     """The level of a quantile that covers a confidence on a new source.
 
     >>> round(raised(0.9), 3)
-    0.93
+    0.92
     """
     return confidence + _RAISE * (1 - confidence)
 
 
-def rising(uppers: Sequence[Upper]) -> list[Upper]:
-    """The same of rising levels, each no lower than those before it."""
-    spread, noise = (
-        {name: np.maximum.accumulate([getattr(each, field)[name] for each in uppers]) for name in REMEDIES}
-        for field in ("log_spread", "noise")
-    )
-    return [
-        Upper(*({name: of[name][place] for name in REMEDIES} for of in (spread, noise))) for place in range(len(uppers))
-    ]
+def rising(uppers: Mapping[float, Upper]) -> dict[float, Upper]:
+    """The same by confidence, none lower than one of less: 0.9, or the highest, stays, and the others give way."""
+    levels = sorted(uppers)
+    stays = levels.index(_ANCHOR) if _ANCHOR in uppers else len(levels) - 1
+
+    def bent(field: str, name: str) -> Floats:
+        table = np.stack([getattr(uppers[level], field)[name] for level in levels])
+        below = np.minimum.accumulate(table[stays::-1])[::-1]
+        return np.concatenate([below, np.maximum.accumulate(table[stays:])[1:]])
+
+    spread, noise = ({name: bent(field, name) for name in REMEDIES} for field in ("log_spread", "noise"))
+    return {
+        level: Upper(*({name: of[name][place] for name in REMEDIES} for of in (spread, noise)))
+        for place, level in enumerate(levels)
+    }
 
 
 def departures(terms: Terms) -> dict[str, Floats]:
