@@ -27,33 +27,42 @@ HELP: Final[Mapping[str, str]] = {
 
 
 def with_run_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with these options; it receives what was typed as `stated`: name -> text.
+    """The command with these options; it receives what was typed as `stated`: name -> text."""
+    return with_text_options(command, "stated", HELP, PANEL)
+
+
+def with_text_options(
+    command: Callable[..., None], into: str, options: Mapping[str, str], panel: str
+) -> Callable[..., None]:
+    """The command with an option for each name, and what was typed in its parameter `into`: name -> text.
 
     Typer reads the signature, so the options are put there.
     """
-    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "stated"]
+    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != into]
 
     def accepting(**arguments: Any) -> None:
-        typed = {name: arguments.pop(name) for name in HELP}
-        command(**arguments, stated={name: text for name, text in typed.items() if text is not None})
+        typed = {name: arguments.pop(name) for name in options}
+        command(**arguments, **{into: {name: text for name, text in typed.items() if text is not None}})
 
-    options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(name))
-        for name in HELP
+    added = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(name, words, panel)
+        )
+        for name, words in options.items()
     ]
-    parameters = [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *options]
+    parameters = [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *added]
     accepting.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     accepting.__annotations__ = {p.name: p.annotation for p in parameters}
     accepting.__doc__ = command.__doc__
     return accepting
 
 
-def _annotation(name: str) -> Any:
+def _annotation(name: str, words: str, panel: str) -> Any:
     option = typer.Option(
         f"--{name.replace('_', '-')}",
-        help=HELP[name],
+        help=words,
         metavar="TEXT",
-        rich_help_panel=PANEL,
+        rich_help_panel=panel,
         show_default=False,
     )
     return Annotated[str | None, option]
