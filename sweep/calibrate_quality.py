@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +29,10 @@ from kvwall.sweep.written_file import check_place, is_same
 
 CURVE_OPTIONS: Final = ("evictor", "quantizer")
 """Names whose curves take the points of methods that are not known by name."""
+
+
+_HARDLY: Final = (0.97, 0.05)
+"""Share of the band that is left, and logarithm of the factor, of a curve that is as it was."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class CalibratedCurve:
             "task": own.task,
             "question_visible": own.visible if own.scores_by_question else None,
             "points": self.found.change.points,
-            "log_factor": self.found.change.log_factor,
+            "factor": math.exp(self.found.change.log_factor),
             "remaining": self.found.change.remaining,
             "at": [point.to_json() for point in self.points],
         }
@@ -233,10 +238,12 @@ def _notices(own: OwnRecord, cells: Mapping[str, QualityCells], unnamed: Mapping
             hint = "" if unnamed.get(each.curve.remedy) or each.curve.remedy not in CURVE_OPTIONS else _HINT
             remedy = each.curve.remedy
             yield f"{words}: it takes the points of {', '.join(labels)}, no known name{hint.format(remedy=remedy)}"
+        if each.change.remaining > _HARDLY[0] and abs(each.change.log_factor) < _HARDLY[1]:
+            yield f"{words}: its points say next to nothing of it: measure where something is lost"
         if each.replaced:
             yield (
-                f"{words}: {counted(each.replaced, 'point')} of the record it started from no longer count, so that "
-                "none counts twice: give all points of a curve in one call"
+                f"{words}: what the record it started from had of it, {counted(each.replaced, 'point')}, counts no "
+                "longer, so that nothing counts twice: give all points of a curve in one call"
             )
 
 

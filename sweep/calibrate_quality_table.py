@@ -23,13 +23,13 @@ def print_calibrated(found: CalibratedQuality, out: Path) -> None:
     console = terminal()
     used, curves = len(found.points), len(found.curves)
     console.print(
-        f"{counted(curves, 'curve')} narrowed by {counted(used, 'point')}; {len(found.refused):,} not used.",
+        f"{counted(curves, 'curve')} narrowed by {counted(used, 'point')}; {len(found.refused):,} not used. At these "
+        "points:",
         markup=False,
     )
-    for name in ("before", "after"):  # the same points
+    for name in ("before", "after"):
         errors = errors_of([getattr(each, name) for each in found.points])
-        same = " (on the same points)" * (name == "after")
-        console.print(f"{name + ':':8}{_summary(errors)}{same}", markup=False)
+        console.print(f"{name + ':':8}{_summary(errors)}", markup=False)
     for each in found.curves:
         _print_curve(console, each)
     for notice in found.notices:

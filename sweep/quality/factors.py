@@ -151,7 +151,9 @@ def losses_at_factors(rows: Sequence[Row], remedies: Sequence[str], curves: Qual
 
 
 def blurred(density: Floats, sd: float) -> Floats:
-    """Each row of a function over `GRID`, averaged over normal deviations; constant beyond the grid's ends."""
+    """Each row of a function over `GRID`, averaged over normal deviations, if any; constant beyond the grid's ends."""
+    if sd == 0:
+        return np.maximum(density, 1e-300)
     reach = len(GRID) // 2
     kernel = np.exp(-0.5 * (GRID / sd) ** 2)
     padded = np.pad(density, ((0, 0), (reach, reach)), mode="edge")

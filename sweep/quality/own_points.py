@@ -1,8 +1,9 @@
 """The user's own measured points: a record whose curves they move and whose upper curves they bring closer.
 
 A point is evidence for one curve, that of its method and task: for a factor on its hazard, which published rows leave
-open by the curve's own spread (`factors`). The central curve goes to the likeliest factor; the upper one to where it
-holds for a new subtask and setting with 90 % confidence, and never farther off than it was.
+open by the curve's own spread (`factors`). The record is for the user's own tasks: the central curve goes to the
+likeliest mean of the subtasks measured. The upper curve leaves room for another subtask and setting with 90 %
+confidence, but is never farther off than it was.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import numpy as np
 
 from kvwall.spaces.quality import Narrowed, QualityCurves, curve_key
 from kvwall.spaces.quality_methods import load_methods
-from kvwall.sweep.quality.factors import likelihood, losses_at_factors, posterior, scatter_of
+from kvwall.sweep.quality.factors import Posterior, Scatter, likelihood, losses_at_factors, posterior, scatter_of
+from kvwall.sweep.quality.hierarchy import Floats
 from kvwall.sweep.quality.prediction import curve_name, sees_question
 from kvwall.sweep.quality.rows import FULL, Row
 
@@ -153,20 +155,40 @@ def curve_of_row(row: Row) -> CurveId:
 
 def _narrowed(curve: CurveId, rows: Sequence[Row], curves: QualityCurves, errors: Mapping[str, float]) -> NarrowedCurve:
     scatter = scatter_of(curve.remedy, curve.family)
-    published = replace(curves, narrowed={key: each for key, each in curves.narrowed.items() if key not in curve.keys})
     log_spread = log_spread_of(curve, curves)
     z = NormalDist().inv_cdf(LEVEL)
-    own = {part: [row for row in rows if row.parts[0].subtask == part] for part in {r.parts[0].subtask for r in rows}}
-    likelihoods = {}
-    for subtask, some in sorted(own.items()):
-        losses = losses_at_factors(some, [curve.remedy] * len(some), published)
-        likelihoods[subtask] = likelihood(some, losses, [errors.get(row.id) for row in some])
     between = max(scatter.between, math.sqrt(max((log_spread / z) ** 2 - scatter.within**2, 0.0)))
+    likelihoods = _likelihoods(curve, rows, curves, errors)
     found = posterior(likelihoods, between, scatter)
     distance = max(found.quantile(LEVEL) - found.mode, z * scatter.within)
     before = [curves.narrowed[key].points for key in curve.keys if key in curves.narrowed]
-    change = Narrowed(found.mode, min(distance / log_spread, 1.0) if log_spread > 0 else 1.0, len(rows))
+    change = Narrowed(
+        log_factor=_of_own_subtasks(likelihoods, between, scatter).mode,
+        remaining=min(distance / log_spread, 1.0) if log_spread > 0 else 1.0,
+        points=len(rows),
+    )
     return NarrowedCurve(curve, change, tuple(rows), max(before, default=0))
+
+
+def _of_own_subtasks(likelihoods: Mapping[str, Floats], between: float, scatter: Scatter) -> Posterior:
+    """What is known of the mean over the subtasks measured, whose own deviations are part of it."""
+    many = len(likelihoods)
+    shared = scatter.subtask / math.sqrt(many)
+    apart = scatter.subtask * math.sqrt(1 - 1 / many)
+    return posterior(likelihoods, math.hypot(between, shared), replace(scatter, subtask=apart))
+
+
+def _likelihoods(
+    curve: CurveId, rows: Sequence[Row], curves: QualityCurves, errors: Mapping[str, float]
+) -> dict[str, Floats]:
+    """Subtask -> likelihood of its points by the published curve."""
+    published = replace(curves, narrowed={key: each for key, each in curves.narrowed.items() if key not in curve.keys})
+    found = {}
+    for subtask in sorted({row.parts[0].subtask for row in rows}):
+        own = [row for row in rows if row.parts[0].subtask == subtask]
+        losses = losses_at_factors(own, [curve.remedy] * len(own), published)
+        found[subtask] = likelihood(own, losses, [errors.get(row.id) for row in own])
+    return found
 
 
 def log_spread_of(curve: CurveId, curves: QualityCurves) -> float:

@@ -152,11 +152,18 @@ def scatter(curves: QualityCurves) -> dict[str, Scatter]:
         for place, (row, curve) in enumerate(zip(rows, curves_of, strict=True)):
             if key in (curve.remedy, curve.family):
                 groups[curve, row.source, row.model][row.parts[0].subtask].append(place)
-        found[key] = _likeliest(list(groups.values()), likelihoods)
+        found[key] = likeliest(list(groups.values()), likelihoods)
     return found
 
 
-def _likeliest(groups: Sequence[Mapping[str, Sequence[int]]], likelihoods: Floats) -> Scatter:
+def likeliest(groups: Sequence[Mapping[str, Sequence[int]]], likelihoods: Floats) -> Scatter:
+    """The scatter of greatest likelihood.
+
+    Args:
+        groups: for each curve, source and model, subtask -> places of its points.
+        likelihoods: of every point, over the grid.
+    """
+
     def lost(point: Floats) -> float:
         return -_log_likelihood(groups, likelihoods, Scatter(*np.exp(point)))
 
