@@ -254,8 +254,8 @@ def task_loss(design: Design, step: Step, *, task: Task, upper: bool) -> Ratio:
     losses = compose(compression(design, step), quality.rows_of(design.quality, task.rows))
     if task.weights is None:
         return jnp.max(losses, axis=0)
-    weighted = [weight * jnp.asarray(losses)[place] for place, weight in enumerate(task.weights)]
-    return sum(weighted[1:], start=weighted[0])
+    weights = jnp.reshape(jnp.asarray(task.weights, jnp.result_type(losses)), (-1,) + (1,) * (jnp.ndim(losses) - 1))
+    return jnp.sum(weights * losses, axis=0)
 
 
 def compression(design: Design, step: Step) -> quality.Compression:
@@ -266,7 +266,6 @@ def compression(design: Design, step: Step) -> quality.Compression:
         key_bits=form.key_bits,
         value_bits=form.value_bits,
         kept_fraction=kept,
-        kept_tokens=kept * design.workload.context,
         read_fraction=design.sparse_read.fraction,
         weight_bits=_payload_bits(bits.weight_bits),
         activation_bits=bits.activation_bits,

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from kvwall.objectives.known import surely
 from kvwall.objectives.kv import FULL_BITS
 from kvwall.spaces.quality_columns import BitCurve, CacheCurve, EvictionCurve, QualityParameters, SmallBudget
-from kvwall.spaces.units import Bits, Flag, Ratio, Real, Tokens
+from kvwall.spaces.units import Bits, Flag, Ratio, Real
 
 
 @jax.tree_util.register_dataclass
@@ -30,7 +30,6 @@ class Compression:
     key_bits: Bits
     value_bits: Bits
     kept_fraction: Ratio
-    kept_tokens: Tokens
     read_fraction: Ratio
     weight_bits: Bits
     activation_bits: Bits
@@ -57,7 +56,8 @@ def _hazard(asked: Compression, parameters: QualityParameters, upper: bool) -> R
         parts.append(eviction_hazard(asked.kept_fraction, parameters.evictor, upper))
     if narrow and drops:
         spread = parameters.cache.key.spread if upper else 1.0
-        parts.append(spread * small_budget_hazard(asked, parameters.small_budget))
+        narrower = jnp.minimum(asked.key_bits, asked.value_bits)
+        parts.append(spread * small_budget_hazard(narrower, asked.kept_fraction, parameters.small_budget))
     if not surely(asked.read_fraction, 1.0):
         parts.append(eviction_hazard(asked.read_fraction, parameters.reader, upper))
     if not surely(asked.weight_bits, FULL_BITS):
@@ -116,21 +116,20 @@ def eviction_hazard(kept_fraction: Ratio, curve: EvictionCurve, upper: bool = Fa
     return jnp.where(drops, hazard, 0.0)
 
 
-def small_budget_hazard(asked: Compression, curve: SmallBudget) -> Real:
+def small_budget_hazard(bits: Bits, kept_fraction: Ratio, curve: SmallBudget) -> Real:
     """Hazard * (1 - r) * fewness * narrowness^2: what a 2-bit cache of few tokens loses beyond the product.
 
-    Fewness is 1 - ln(kept/tokens)/ln(4) from 0 to 2, narrowness (4 - bits)/2 of the narrower of K and V from 0 to 1.
+    Fewness is 1 - ln(r/kept)/ln(4) from 0 to 2, narrowness (4 - bits)/2 from 0 to 1.
 
-    >>> asked = Compression(2.0, 2.0, 0.25, 512.0, 1.0, 16.0, 16.0)
-    >>> float(small_budget_hazard(asked, SmallBudget(hazard=0.1, tokens=512.0)))
-    0.075
+    >>> float(small_budget_hazard(2.0, 0.0625, SmallBudget(hazard=0.16, kept=0.0625)))
+    0.15
     """
-    fewness = jnp.clip(1 - jnp.log(asked.kept_tokens / curve.tokens) / jnp.log(4.0), 0.0, 2.0)
-    narrowness = jnp.clip((4 - jnp.minimum(asked.key_bits, asked.value_bits)) / 2, 0.0, 1.0)
-    return curve.hazard * (1 - asked.kept_fraction) * fewness * narrowness**2
+    fewness = jnp.clip(1 - jnp.log(kept_fraction / curve.kept) / jnp.log(4.0), 0.0, 2.0)
+    narrowness = jnp.clip((4 - bits) / 2, 0.0, 1.0)
+    return curve.hazard * (1 - kept_fraction) * fewness * narrowness**2
 
 
 def rows_of(parameters: QualityParameters, rows: tuple[int, ...]) -> QualityParameters:
-    """The parameters of some rows of the task axis only."""
-    found: QualityParameters = jax.tree.map(lambda leaf: leaf[list(rows)], parameters)
+    """The parameters of some rows of the task axis only, which lie side by side."""
+    found: QualityParameters = jax.tree.map(lambda leaf: leaf[rows[0] : rows[-1] + 1], parameters)
     return found

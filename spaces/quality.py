@@ -84,7 +84,7 @@ class FittedBudget:
     """The penalty of few bits with few tokens, see `quality_columns.SmallBudget`."""
 
     hazard: float
-    tokens: float
+    kept: float
 
 
 @with_config(_STRICT)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import jax
 
-from kvwall.spaces.units import Flag, Ratio, Real, Tokens
+from kvwall.spaces.units import Flag, Ratio, Real
 
 
 @jax.tree_util.register_dataclass
@@ -66,9 +66,9 @@ class SmallBudget:
     """What few bits lose beyond their curve where few tokens are kept. Leaves of shape (task,)."""
 
     hazard: Real
-    """At 2 bits and `tokens` kept of many."""
-    tokens: Tokens
-    """Kept tokens at which it is whole; gone at four times as many, double at a quarter."""
+    """At 2 bits and `kept` of the tokens."""
+    kept: Ratio
+    """Kept fraction at which it is whole; gone at four times as much, double at a quarter."""
 
 
 @jax.tree_util.register_dataclass

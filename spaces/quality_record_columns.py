@@ -78,7 +78,7 @@ def _at(curves: QualityCurves, confidence: float, traits: Sequence[Collection[st
         activation=_squeezed(
             _bits(curves, confidence, "activation", ("activation",), {"activation": curves.activation})
         ),
-        small_budget=SmallBudget(*(_float32([each] * len(TASKS)) for each in (budget.hazard, budget.tokens))),
+        small_budget=SmallBudget(*(_float32([each] * len(TASKS)) for each in (budget.hazard, budget.kept))),
         log_ratio=np.array([task == "perplexity" for task in TASKS]),  # type: ignore[arg-type]
     )
 

@@ -1,7 +1,7 @@
 """What we do with designs.
 
 - `evaluate`, `crossover`, `remedies`, `explain`: single designs
-- `validate_capacity`, `measured`, `ceiling_check`: published measurements against the laws
+- `validate_capacity`, `validate_speed`, `validate_quality`, `measured`, `ceiling_check`: measurements against the laws
 - `calibrate_runs`, `calibrate_quality`: records adapted to results of one's own
 - `calibration`: how records of achieved speed are fitted
 - `study`, `objective`: what is asked

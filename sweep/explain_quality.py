@@ -129,16 +129,17 @@ def _of_tokens(
 def _of_small_budget(sheet: Sheet, single: SingleDesign, row: int) -> Terms:
     """What few bits with few tokens lose beyond the product."""
     task, columns = TASKS[row], single.design.quality.small_budget
-    asked = compression(single.design, single.step)
     budget = single.catalogue.curves.small_budget
     source = f"quality curves {single.catalogue.curves.version}: rows of 2-bit caches of evicted tokens"
     sheet.given("few_hazard", budget.hazard, "hazard of 2 bits with few tokens", source)
-    sheet.given("few_tokens", budget.tokens, "tokens that are few", source)
-    fewness = f"min(2, max(0, 1 - ln(keep*{single.number('context'):.0f}/few_tokens)/ln(4)))"
-    narrow = f"min(1, max(0, (4 - {min(single.number('key_bits'), single.number('value_bits')):g})/2))"
+    sheet.given("few_kept", budget.kept, "fraction of the tokens that is few", source)
+    bits = min(single.number("key_bits"), single.number("value_bits"))
+    kept = compression(single.design, single.step).kept_fraction
+    fewness = "min(2, max(0, 1 - ln(keep/few_kept)/ln(4)))"
+    narrow = f"min(1, max(0, (4 - {bits:g})/2))"
     formula = f"few_hazard*(1 - keep)*{fewness}*{narrow}**2"
     hazard = f"hazard_few_{task}"
-    sheet.add(_section(task), hazard, formula, _row(quality.small_budget_hazard(asked, columns), row), "")
+    sheet.add(_section(task), hazard, formula, _row(quality.small_budget_hazard(bits, kept, columns), row), "")
     return hazard, f"key_spread_{task}*{hazard}"
 
 

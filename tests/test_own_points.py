@@ -86,7 +86,7 @@ def test_the_upper_curve_comes_closer_where_the_central_one_stays() -> None:
 def test_more_points_narrow_more_and_those_of_other_subtasks_more_than_those_of_the_same() -> None:
     loss = at(evicted(0.0)).central
     one = change(evicted(loss))
-    same = change(*(evicted(loss, 0.5, "mine", str(place), tokens=1000.0 + place) for place in range(4)))
+    same = change(*(evicted(loss, 0.5, "mine", str(place), context=1000.0 + place) for place in range(4)))
     several = change(*(evicted(loss, 0.5, f"task {place}") for place in range(4)))
     assert several.remaining < same.remaining < one.remaining
     assert several.points == 4

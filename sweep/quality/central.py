@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from kvwall.sweep.quality.hierarchy import Floats, Hierarchy, hazards, penalty, predicted
+from kvwall.sweep.quality.hierarchy import PRIORS, Floats, Hierarchy, hazards, penalty, predicted
 from kvwall.sweep.quality.rows import Row
 
 _UNIT: Final = 0.02
@@ -22,16 +22,20 @@ _LIKELIHOOD: Final = 0.25
 """Weight of a row against the priors: rows of a source and task are not independent."""
 _RARER: Final = -0.5
 """Power of a source's rows of a task in their weight."""
-_ROUNDS: Final = 300
+_ROUNDS: Final = 1500
 
 
 class CentralFit:
-    """The compiled fit of a set of rows; each call fits those that a mask selects."""
+    """The compiled fit of a set of rows; each call fits those that a mask selects.
+
+    A point is all effects in units of their priors, which the optimiser needs to be quick.
+    """
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.hierarchy = Hierarchy(rows)
-        flat, self._unflat = jax.flatten_util.ravel_pytree(self.hierarchy.initial())
+        flat, unflat = jax.flatten_util.ravel_pytree(self.hierarchy.initial())
         self._start = np.asarray(flat)
+        self._unflat = lambda point: {name: PRIORS[name] * each for name, each in unflat(point).items()}
         terms = self.hierarchy.terms
         log_ratio = np.array([row.log_ratio for row in rows])
         target = scaled(np.array([row.loss for row in rows]), log_ratio)
@@ -46,14 +50,14 @@ class CentralFit:
         self._hazards = jax.jit(lambda point: hazards(self._unflat(point), terms, peculiar=False))
 
     def fit(self, mask: NDArray[np.bool_]) -> Floats:
-        """The effects at the optimum, flat."""
+        """The optimum."""
         weight = jnp.asarray(row_weights(self.hierarchy.rows, mask, _RARER))
 
         def value(point: Floats) -> tuple[Floats, Floats]:
             found, gradient = self._objective(point, weight)
             return np.asarray(found), np.asarray(gradient)
 
-        options = {"maxiter": _ROUNDS, "maxcor": 20}
+        options = {"maxiter": _ROUNDS, "maxcor": 20, "ftol": 1e-9}
         point: Floats = minimize(value, self._start, jac=True, method="L-BFGS-B", options=options).x
         return point
 

@@ -7,8 +7,9 @@ hazards of curves without two, one fit for each pair of sources.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from kvwall.sweep.quality.central import CentralFit
 from kvwall.sweep.quality.hierarchy import Floats, predicted
 from kvwall.sweep.quality.rows import Row
-from kvwall.sweep.quality.upper import REMEDIES, UpperFit
+from kvwall.sweep.quality.upper import REMEDIES, UpperFit, rising
 
 FEWEST_ROWS: Final = 15
 """Of a source that is left out."""
@@ -38,7 +39,8 @@ class HeldOut:
     """Losses of rows whose source the curves have not seen; NaN for rows of small sources."""
 
     central: Floats
-    upper: Floats
+    upper: Mapping[float, Floats]
+    """By confidence."""
 
 
 def blind_hazards(fit: CentralFit) -> Hazards:
@@ -50,26 +52,42 @@ def blind_hazards(fit: CentralFit) -> Hazards:
     return found
 
 
-def held_out(fit: CentralFit, upper: UpperFit, confidence: float, told: Told = lambda done, total: None) -> HeldOut:
-    """Losses of every row of a large source, by curves and spreads that have not seen it."""
+def held_out(
+    fit: CentralFit, upper: UpperFit, confidences: Sequence[float], told: Told = lambda done, total: None
+) -> HeldOut:
+    """Losses of every row of a large source, by curves and spreads that have not seen it.
+
+    Args:
+        fit: of all rows.
+        upper: of the same.
+        confidences: of the upper losses, rising; as in the record, an upper curve is no lower than one of less.
+        told: after each fit of central curves.
+    """
     rows, source = fit.hierarchy.rows, _sources(fit.hierarchy.rows)
-    names = large_sources(rows)
-    hazards = {name: _nothing(fit) for name in names}
-    total, done = len(names) * (len(names) + 1) // 2, 0
-    for place, one in enumerate(names):
-        for other in names[place:]:
-            found = fit.hazards(fit.fit((source != one) & (source != other)))
-            _put(hazards[one], fit, found, source == other)
-            _put(hazards[other], fit, found, source == one)
-            done += 1
-            told(done, total)
-    central, above = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
-    for name in names:
+    hazards = _pairwise_blind_hazards(fit, told)
+    central = np.full(len(rows), np.nan)
+    above = {confidence: central.copy() for confidence in confidences}
+    for name, blind in hazards.items():
         own = source == name
-        band = upper.fit(known_rows(fit, hazards[name]) & ~own, hazards[name], confidence)
-        central[own] = _of_rows(fit, hazards[name])[own]
-        above[own] = upper.predict(band, hazards[name])[own]
+        central[own] = _of_rows(fit, blind)[own]
+        known = known_rows(fit, blind) & ~own
+        bands = rising([upper.fit(known, blind, confidence) for confidence in confidences])
+        for confidence, band in zip(confidences, bands, strict=True):
+            above[confidence][own] = upper.predict(band, blind)[own]
     return HeldOut(central, above)
+
+
+def _pairwise_blind_hazards(fit: CentralFit, told: Told) -> dict[str, Hazards]:
+    """Large source -> hazards of each entry from a fit without that source and without the entry's own."""
+    source, names = _sources(fit.hierarchy.rows), large_sources(fit.hierarchy.rows)
+    hazards = {name: _nothing(fit) for name in names}
+    pairs = list(combinations_with_replacement(names, 2))
+    for done, (one, other) in enumerate(pairs, 1):
+        found = fit.hazards(fit.fit((source != one) & (source != other)))
+        _put(hazards[one], fit, found, source == other)
+        _put(hazards[other], fit, found, source == one)
+        told(done, len(pairs))
+    return hazards
 
 
 def known_rows(fit: CentralFit, hazards: Hazards) -> NDArray[np.bool_]:

@@ -51,13 +51,14 @@ _CEILING_CENTRES: Final = {
 _FREE_CEILINGS: Final = ("aggregate", "reasoning", "code", "summarisation")
 _FRAGILITY_ON_EVICTION: Final = 0.6
 """How far a fragile task moves log_half, where it moves the logarithm of other hazards by 1."""
-_TOKENS: Final = 512.0
+SMALL: Final = 1 / 16
+"""Kept fraction that is a small budget: 512 of the 8192 tokens that all its rows are of."""
 
 PRIORS: Final[Mapping[str, float]] = {
     "fragility": 1.5,
     "evictor_family": 2.0, "evictor_task": 0.7, "evictor_family_task": 0.7, "evictor_method": 0.4,
-    "evictor_method_task": 0.2, "steep_task": 0.4, "steep_family": 0.3, "ceiling": 1.0,
-    "bits_family": 2.0, "bits_task": 0.7, "bits_family_task": 0.7, "bits_method": 0.4, "bits_method_task": 0.2,
+    "evictor_method_task": 0.2, "steep_task": 1.0, "steep_family": 0.7, "ceiling": 1.0,
+    "bits_family": 2.0, "bits_task": 0.7, "bits_family_task": 0.7, "bits_method": 0.8, "bits_method_task": 0.4,
     "slope_family": 0.4, "slope_task": 0.4, "bits_floor": 1.5, "key_share": 1.0, "rounding": 2.0, "outliers": 2.0,
     "weight_family": 2.0, "weight_task": 1.5, "weight_slope_family": 0.5, "weight_slope_task": 0.4,
     "weight_floor": 1.5, "per_channel": 1.0, "activation": 1.0, "activation_task": 0.5, "activation_slope": 0.3,
@@ -88,7 +89,6 @@ class Terms:
     quantizer_known: Floats
     key_bits: Any
     value_bits: Any
-    tokens: Any
     weight_family: NDArray[np.int64]
     weight_bits: Any
     activation_bits: Any
@@ -137,7 +137,6 @@ class Hierarchy:
             quantizer_known=_floats([each[2] for each in quantizers]),
             key_bits=_floats([row.key_bits for row in of]),
             value_bits=_floats([row.value_bits for row in of]),
-            tokens=_floats([row.tokens for row in of]),
             weight_family=_ints([_codes_of(row.weight_quantizer, "weight_quantizer", ())[0] for row in of]),
             weight_bits=_floats([row.weight_bits for row in of]),
             activation_bits=_floats([row.activation_bits for row in of]),
@@ -212,10 +211,10 @@ def eviction_curve(effects: Parameters, family: Any, task: Any, method: Any, kno
     centre = centre + effects["evictor_task"][task] - _FRAGILITY_ON_EVICTION * effects["fragility"][task]
     centre = centre + effects["evictor_family_task"][family, task]
     centre = centre + known * (effects["evictor_method"][method] + effects["evictor_method_task"][method, task])
-    steep = jnp.exp(0.25 + effects["steep_task"][task] + effects["steep_family"][family])
+    steep = 1 + jnp.exp(-1.25 + effects["steep_task"][task] + effects["steep_family"][family])
     free = jnp.array([each in _FREE_CEILINGS for each in TASKS])
     logit = jnp.array([_CEILING_CENTRES[each] for each in TASKS]) + jnp.where(free, effects["ceiling"], 0.0)
-    return EvictionCurve(jnp.maximum(steep, 1.0), centre, jax.nn.sigmoid(logit)[task], 1.0, 0.0)
+    return EvictionCurve(steep, centre, jax.nn.sigmoid(logit)[task], 1.0, 0.0)
 
 
 def cache_curve(effects: Parameters, family: Any, task: Any, method: Any, known: Any) -> BitCurve:
@@ -244,7 +243,7 @@ def activation_curve(effects: Parameters, task: Any) -> BitCurve:
 
 
 def small_budget_hazard(effects: Parameters) -> Any:
-    """What a 2-bit cache of 512 tokens loses besides."""
+    """What a 2-bit cache of a small budget loses besides."""
     return jnp.exp(-2.3 + effects["small_budget"])
 
 
@@ -275,13 +274,12 @@ def hazards(effects: Parameters, terms: Terms, peculiar: bool = True) -> dict[st
     key_factor = jnp.exp(terms.k_outliers * effects["outliers"])
     weights = weight_curve(effects, terms.weight_family, task)
     weight_factor = jnp.exp(own("weight_quantizer") + terms.per_channel * effects["per_channel"])
-    asked = quality.Compression(terms.key_bits, terms.value_bits, terms.kept, terms.tokens, 1.0, 0.0, 0.0)
-    budget = SmallBudget(small_budget_hazard(effects), _TOKENS)
+    narrower, budget = jnp.minimum(terms.key_bits, terms.value_bits), SmallBudget(small_budget_hazard(effects), SMALL)
     return {
         "evictor": terms.evicts * quality.eviction_hazard(terms.kept, eviction),
         "quantizer": quality.bit_hazard(terms.key_bits, _scaled(half, share * key_factor))
         + quality.bit_hazard(terms.value_bits, _scaled(half, 1 - share))
-        + quality.small_budget_hazard(asked, budget),
+        + quality.small_budget_hazard(narrower, terms.kept, budget),
         "weight_quantizer": quality.bit_hazard(terms.weight_bits, _scaled(weights, weight_factor)),
         "activation": quality.bit_hazard(terms.activation_bits, activation_curve(effects, task)),
     }

@@ -93,7 +93,7 @@ def _beyond(row: Row, curves: QualityCurves) -> Iterator[str]:
         yield f"below {curves.smallest_bits:g} bits"
     if row.kept < curves.smallest_retention:
         yield f"less than {100 * curves.smallest_retention:g} % of the tokens"
-    if row.tokens > row.kept * LONGEST_CONTEXT and np.isfinite(row.tokens):
+    if row.context is not None and row.context > LONGEST_CONTEXT:
         yield "context beyond 128k tokens"
 
 
@@ -105,7 +105,6 @@ def _asked(rows: Sequence[Row]) -> quality.Compression:
         key_bits=column(lambda row: row.key_bits),
         value_bits=column(lambda row: row.value_bits),
         kept_fraction=column(lambda row: 1.0 if row.reads else row.kept),
-        kept_tokens=column(lambda row: min(row.tokens, 1e12)),
         read_fraction=column(lambda row: row.kept if row.reads else 1.0),
         weight_bits=column(lambda row: row.weight_bits),
         activation_bits=column(lambda row: row.activation_bits),

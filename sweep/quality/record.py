@@ -22,7 +22,7 @@ from kvwall.spaces.quality_tasks import TASKS
 from kvwall.sweep.quality import hierarchy
 from kvwall.sweep.quality.hierarchy import FAMILIES, Floats
 from kvwall.sweep.quality.rows import FULL, Named, Row
-from kvwall.sweep.quality.upper import CONFIDENCES, REMEDIES, UPPER_FAMILIES, Upper
+from kvwall.sweep.quality.upper import CONFIDENCES, REMEDIES, UPPER_FAMILIES, Upper, rising
 
 VERSION: Final = "2"
 Effects = Mapping[str, Floats]
@@ -65,7 +65,7 @@ def record_of(
         evictor_hidden=_evictors(rows, effects, scored, visible=False),
         weight_quantizer=_weights(rows, effects),
         activation=_activations(rows, effects),
-        small_budget=FittedBudget(float(hierarchy.small_budget_hazard(effects)), 512.0),
+        small_budget=FittedBudget(float(hierarchy.small_budget_hazard(effects)), hierarchy.SMALL),
         upper=_uppers(uppers),
         per_channel=float(effects["per_channel"]),
         subtasks={name: float(effects["subtask"][place]) for name, place in sorted(subtasks.items())},
@@ -157,10 +157,10 @@ def _named(names: Sequence[str], values: Any) -> dict[str, float]:
 def _uppers(uppers: Sequence[Upper]) -> dict[str, dict[str, dict[str, FittedUpper]]]:
     """Spread and noise never fall with confidence; at each level the least that lower levels allow."""
     found: dict[str, dict[str, dict[str, FittedUpper]]] = {}
+    levels = rising(uppers)
     for remedy in REMEDIES:
         spread, noise = (
-            np.maximum.accumulate(np.stack([getattr(each, field)[remedy] for each in uppers]))
-            for field in ("log_spread", "noise")
+            np.stack([getattr(each, field)[remedy] for each in levels]) for field in ("log_spread", "noise")
         )
         found[remedy] = {
             family: {

@@ -5,7 +5,6 @@ A row may take several remedies at once. What cannot be fitted is told with its 
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -25,8 +24,6 @@ from kvwall.sweep.quality_results.cells import QualityCells
 ROWS: Final = METHODS.with_name("rows.parquet")
 FULL: Final = 16.0
 """Bits at which nothing is lost."""
-_TYPICAL_CONTEXT: Final = 8192.0
-"""Of a row that does not state its context; only the penalty of small budgets reads it."""
 _TIERS: Final = ((5 / 13, "retrieval_easy", "easy"), (3 / 13, "retrieval_hard", "hard"), (5 / 13, "aggregate", "other"))
 """Tasks of RULER's average: five easy needles, three hard ones, five others."""
 
@@ -72,8 +69,8 @@ class Row:
     value_bits: float = FULL
     kept: float = 1.0
     """Fraction of the tokens that is kept, or read by a reader."""
-    tokens: float = math.inf
-    """Tokens kept."""
+    context: float | None = None
+    """Tokens; None where the row does not state them."""
     weight_bits: float = FULL
     activation_bits: float = FULL
     quantizer: Named | None = None
@@ -147,7 +144,7 @@ def row_of(cells: QualityCells) -> Row:
         key_bits=key_bits,
         value_bits=value_bits,
         kept=kept,
-        tokens=kept * (cells.context_tokens or _TYPICAL_CONTEXT),
+        context=cells.context_tokens,
         weight_bits=weight_bits,
         activation_bits=activation_bits,
         quantizer=_quantizer(cells) if quantized else None,

@@ -131,6 +131,17 @@ def raised(confidence: float) -> float:
     return confidence + _RAISE * (1 - confidence)
 
 
+def rising(uppers: Sequence[Upper]) -> list[Upper]:
+    """The same of rising levels, each no lower than those before it."""
+    spread, noise = (
+        {name: np.maximum.accumulate([getattr(each, field)[name] for each in uppers]) for name in REMEDIES}
+        for field in ("log_spread", "noise")
+    )
+    return [
+        Upper(*({name: of[name][place] for name in REMEDIES} for of in (spread, noise))) for place in range(len(uppers))
+    ]
+
+
 def departures(terms: Terms) -> dict[str, Floats]:
     """How far each entry is from neutral, by remedy: what multiplies the noise in the laws of `objectives.quality`."""
 
