@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Final
 
 from kvwall.spaces.errors import Faults, InputError
@@ -17,9 +16,10 @@ from kvwall.spaces.quality_tasks import known
 from kvwall.sweep.curve_evidence import Curve, curve_of
 from kvwall.sweep.own_point import SOURCE, UNNAMED, read_points, standard_error
 from kvwall.sweep.quality.fit import record_text
-from kvwall.sweep.quality.own_points import NarrowedCurve, OwnRecord, narrow
+from kvwall.sweep.quality.own_points import LEVEL, NarrowedCurve, OwnRecord, narrow
 from kvwall.sweep.quality.prediction import Prediction, predict
 from kvwall.sweep.quality.rows import Named, Row, row_of, unfit
+from kvwall.sweep.quality.scores import scores
 from kvwall.sweep.quality_results import QualityCells, Refusal, read_results
 from kvwall.sweep.single import attempt
 from kvwall.sweep.speed_table import counted
@@ -109,13 +109,8 @@ def errors_of(found: Sequence[Prediction]) -> dict[str, Any]:
     """Mean errors of predictions; perplexity, which has another unit, apart."""
 
     def scored(some: Sequence[Prediction]) -> dict[str, Any]:
-        errors = [each.central - each.row.loss for each in some]
-        return {
-            "n": len(some),
-            "mae": fmean(map(abs, errors)) if errors else None,
-            "bias": fmean(errors) if errors else None,
-            "coverage_upper": fmean(each.row.loss <= each.upper for each in some) if some else None,
-        }
+        columns = ([each.row.loss for each in some], [each.central for each in some], [each.upper for each in some])
+        return scores(*columns, LEVEL).to_json()
 
     accuracy, perplexity = ([each for each in found if each.row.log_ratio == is_ratio] for is_ratio in (False, True))
     return scored(accuracy) | {"perplexity": scored(perplexity)}

@@ -50,9 +50,9 @@ class Scatter:
 SCATTER: Final[Mapping[str, Scatter]] = {
     "query_agnostic": Scatter(1.7, 1.4, 0.7),
     "evictor": Scatter(1.7, 1.2, 0.6),
-    "quantizer": Scatter(0.9, 0.8, 0.4),
-    "weight_quantizer": Scatter(0.8, 0.4, 0.5),
-    "activation": Scatter(0.8, 0.4, 0.5),
+    "quantizer": Scatter(0.8, 0.8, 0.4),
+    "weight_quantizer": Scatter(0.7, 0.4, 0.4),
+    "activation": Scatter(0.7, 0.4, 0.4),
 }
 """By remedy, and of a family with rows enough; too few are of activations alone, which are taken as weights."""
 
