@@ -10,6 +10,7 @@ full-cache model is 1 - exp(-h); in perplexity it is h = ln(PPL/PPL0) itself.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -178,8 +179,23 @@ def load_quality_curves(path: Path = RECORD) -> QualityCurves:
         missing = [task for task in TASKS if task not in table]
         if missing:
             faults.add(f"{path}: {where} lacks {', '.join(missing)}; {_REMEDY}")
+    known = frozenset(_curve_keys())
+    for key, own in record.narrowed.items():
+        if key not in known:
+            faults.add(f'{path}: narrowed: "{key}" is no curve; {_REMEDY}')
+        if not (math.isfinite(own.log_factor) and 0 < own.remaining <= 1 and own.points > 0):
+            faults.add(f"{path}: narrowed: {key}: its numbers cannot be; {_REMEDY}")
     faults.raise_if_any()
     return record
+
+
+def _curve_keys() -> Iterator[str]:
+    for task in TASKS:
+        yield curve_key("activation", "activation", task)
+        for remedy, names in (("quantizer", QUANTIZERS), ("weight_quantizer", WEIGHT_QUANTIZERS)):
+            yield from (curve_key(remedy, name, task) for name in names)
+        for visible in (True, False):
+            yield from (curve_key("evictor", name, task, visible) for name in EVICTORS)
 
 
 _REMEDY: Final = "give a file that `kvwall calibrate --quality` wrote, or regenerate the shipped one"

@@ -54,7 +54,7 @@ COMMANDS: Final[Mapping[str, Entry]] = {
     "report": Entry("kvwall.sweep.commands.report", "One self-contained HTML page of a finished sweep."),
     "export": Entry("kvwall.sweep.commands.export", "A finished sweep as a table or array file."),
     "validate": Entry("kvwall.sweep.commands.validate", "Measured speeds and start-up figures against the laws."),
-    "calibrate": Entry("kvwall.sweep.commands.calibrate", "Adapt the estimates to runs of your own."),
+    "calibrate": Entry("kvwall.sweep.commands.calibrate", "Adapt estimates or quality curves to results of your own."),
     "catalog": Entry("kvwall.sweep.commands.catalog", "Hardware, models, studies, axes and metrics."),
 }
 

@@ -5,6 +5,7 @@
 - `central`, `upper`: the fits of the central and of the upper curves; `record`: both as the record that ships
 - `held_out`: the same without the rows of one source; `fit`: the command that rewrites the record
 - `held_out_record`: losses of rows whose source was left out, as a record, and the command that rewrites it
-- `prediction`, `scores`: rows under a record, and their errors; `own_points`: a record narrowed by a user's points
+- `prediction`, `scores`: rows under a record, and their errors
+- `own_points`: a record narrowed by a user's points, `factors`: what these say of a curve; `probe_check`: its worth
 - `nearest`: the published rows nearest to a design
 """

@@ -23,6 +23,8 @@ _LIKELIHOOD: Final = 0.25
 _RARER: Final = -0.5
 """Power of a source's rows of a task in their weight."""
 _ROUNDS: Final = 1500
+_OVERFLOWN: Final = 1e10
+"""Objective of a point at which hazards are no finite numbers."""
 
 
 class CentralFit:
@@ -59,10 +61,13 @@ class CentralFit:
 
         def value(point: Floats) -> tuple[Floats, Floats]:
             found, gradient = self._objective(point, weight)
+            if not (np.isfinite(found) and np.isfinite(gradient).all()):  # the search turns back
+                return np.asarray(_OVERFLOWN), np.zeros_like(point)
             return np.asarray(found), np.asarray(gradient)
 
         options = {"maxiter": _ROUNDS, "maxcor": 20, "ftol": 1e-9}
-        point: Floats = minimize(value, self._start, jac=True, method="L-BFGS-B", options=options).x
+        with jax.debug_nans(False):
+            point: Floats = minimize(value, self._start, jac=True, method="L-BFGS-B", options=options).x
         return point
 
     def effects(self, point: Floats) -> dict[str, Floats]:

@@ -43,19 +43,37 @@ def predict(rows: Sequence[Row], curves: QualityCurves, confidence: float = 0.9)
     if not rows:
         return []
     with jax.enable_x64(True):
-        parameters = quality_parameters(curves, confidence, _TRAITS)
-        parts = [(place, row, part) for place, row in enumerate(rows) for part in row.parts]
-        asked, own = _asked([row for _, row, _ in parts]), _of_parts(parameters, curves, parts)
-        places = np.array([place for place, _, _ in parts])
-        weight = np.array([part.weight for _, _, part in parts])
+        found = parts_of(rows, curves, confidence)
         central, upper = (
-            np.bincount(places, weights=weight * np.asarray(law(asked, own)))
+            np.bincount(found.rows, weights=found.weight * np.asarray(law(found.asked, found.curves)))
             for law in (quality.composed_loss, quality.composed_loss_upper)
         )
     return [
         Prediction(row, float(one), float(most), veto_of(row), tuple(_beyond(row, curves)))
         for row, one, most in zip(rows, central, upper, strict=True)
     ]
+
+
+@dataclass(frozen=True)
+class RowParts:
+    """The parts of rows as the laws take them, all leaves of shape (part,)."""
+
+    rows: NDArray[np.int64]
+    """Place of the row that each is a part of."""
+    weight: NDArray[np.float64]
+    asked: quality.Compression
+    curves: QualityParameters
+
+
+def parts_of(rows: Sequence[Row], curves: QualityCurves, confidence: float = 0.9) -> RowParts:
+    """The parts of rows; call it where JAX counts in double precision."""
+    parts = [(place, row, part) for place, row in enumerate(rows) for part in row.parts]
+    return RowParts(
+        rows=np.array([place for place, _, _ in parts], dtype=np.int64),
+        weight=np.array([part.weight for _, _, part in parts]),
+        asked=_asked([row for _, row, _ in parts]),
+        curves=_of_parts(quality_parameters(curves, confidence, _TRAITS), curves, parts),
+    )
 
 
 def veto_of(row: Row) -> str:
@@ -100,11 +118,11 @@ def _of_parts(
     task = np.array([TASKS.index(part.task) for _, _, part in parts])
     of = [row for _, row, _ in parts]
     subtask = np.array([curves.subtasks.get(part.subtask, 0.0) for _, _, part in parts])
-    evictor = np.array([EVICTORS.index(_known(row.evictor, "evictor")) for row in of])
-    visible = np.array([int(_visible(row)) for row in of])
-    quantizer = np.array([QUANTIZERS.index(_known(row.quantizer, "quantizer")) for row in of])
+    evictor = np.array([EVICTORS.index(curve_name(row.evictor, "evictor")) for row in of])
+    visible = np.array([int(sees_question(row)) for row in of])
+    quantizer = np.array([QUANTIZERS.index(curve_name(row.quantizer, "quantizer")) for row in of])
     traits = np.array([_TRAITS.index(_traits(row)) for row in of])
-    weight = np.array([WEIGHT_QUANTIZERS.index(_known(row.weight_quantizer, "weight_quantizer")) for row in of])
+    weight = np.array([WEIGHT_QUANTIZERS.index(curve_name(row.weight_quantizer, "weight_quantizer")) for row in of])
     channel = np.exp(curves.per_channel * np.array([row.per_channel for row in of]))
 
     def taken(curve: Any, *index: NDArray[np.int64]) -> Any:
@@ -123,12 +141,13 @@ def _of_parts(
     )
 
 
-def _known(named: Named | None, remedy: str) -> str:
+def curve_name(named: Named | None, remedy: str) -> str:
     """The name whose curve a row is predicted by; the first family's where the row has no such remedy."""
     return named.name if named else next(iter(load_methods()[remedy].families))
 
 
-def _visible(row: Row) -> bool:
+def sees_question(row: Row) -> bool:
+    """Whether a row is predicted by a curve of questions that are known when tokens are scored."""
     if row.evictor is None:
         return True
     return load_methods()["evictor"].family(row.evictor.name) == row.evictor.family

@@ -52,13 +52,14 @@ class OwnColumns(Format):
             name = f"{document.path}, line {place}"
             cells = {"table": table} | {column: str(cell).strip() for column, cell in line.items()}
             try:
-                results.append(_result(cells, name))
+                results.append(result_of(cells, name))
             except InputError as error:
                 refused.append(Refusal(name, error.faults))
         return Sheet(tuple(results), tuple(refused))
 
 
-def _result(cells: Mapping[str, str], place: str) -> Result:
+def result_of(cells: Mapping[str, str], place: str) -> Result:
+    """The score that a line holds. Raises InputError with every fault of it."""
     faults = Faults()
     benchmark = cells.get("benchmark", "")
     if not benchmark:
