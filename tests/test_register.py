@@ -29,6 +29,7 @@ from tests.designs import POINTS, Designs
 
 TASKS = (
     "aggregate", "retrieval_easy", "retrieval_hard", "retrieval", "reasoning", "code", "summarisation", "perplexity",
+    "ruler",
 )  # fmt: skip
 CONTRACT = {
     "tokens_per_second", "tokens_per_second_per_device", "tokens_per_second_per_user", "time_per_output_token",
@@ -37,7 +38,7 @@ CONTRACT = {
     "max_concurrency", "arithmetic_intensity", "ridge_point", "quality_loss", "quality_loss_upper",
     "energy_per_token", "cost_per_million_tokens", "crossover_context_bytes", "crossover_context_time",
     "tier_bandwidth",
-    "regime_distance", *(f"quality_loss_{task}" for task in TASK_NAMES), *(f"quality_loss_upper_{task}" for task in TASK_NAMES),
+    "regime_distance", *(f"quality_loss_{task}" for task in TASKS), *(f"quality_loss_upper_{task}" for task in TASKS),
 }  # fmt: skip
 BEYOND = {"messages_per_step", "tier_bandwidth", "reload_time", "break_even_bandwidth", "break_even_context"}
 """Not in the contract."""

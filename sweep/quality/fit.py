@@ -17,7 +17,7 @@ import numpy as np
 from kvwall.spaces.quality import RECORD, QualityCurves, load_quality_curves
 from kvwall.sweep.quality.central import CentralFit
 from kvwall.sweep.quality.held_out import blind_hazards, known_rows
-from kvwall.sweep.quality.record import record_of
+from kvwall.sweep.quality.record import record_of, upper_tables
 from kvwall.sweep.quality.rows import ROWS, read_rows
 from kvwall.sweep.quality.upper import CONFIDENCES, UpperFit
 
@@ -34,7 +34,7 @@ def fit_quality(path: Path, fitted: str) -> QualityCurves:
         known = known_rows(fit, blind)
         uppers = {confidence: upper.fit(known, blind, confidence) for confidence in CONFIDENCES}
         effects = fit.effects(fit.fit(np.ones(len(rows), bool)))
-        return record_of(rows, excluded, effects, fit.hierarchy.subtasks, uppers, fitted)
+        return record_of(rows, excluded, effects, fit.hierarchy.subtasks, upper_tables(uppers), fitted)
 
 
 def record_text(record: QualityCurves) -> str:

@@ -19,7 +19,6 @@ import numpy as np
 from scipy.optimize import minimize
 
 from kvwall.spaces.quality import QualityCurves, load_quality_curves
-from kvwall.spaces.quality_tasks import TASKS
 from kvwall.sweep.quality.central import CentralFit
 from kvwall.sweep.quality.factors import GRID, SCATTER, Scatter, blurred, likelihood, losses_at_factors
 from kvwall.sweep.quality.hierarchy import Floats
@@ -27,7 +26,6 @@ from kvwall.sweep.quality.own_points import CurveId, curve_of_row, narrow, refus
 from kvwall.sweep.quality.prediction import predict
 from kvwall.sweep.quality.record import record_of
 from kvwall.sweep.quality.rows import Row, read_rows
-from kvwall.sweep.quality.upper import CONFIDENCES, REMEDIES, UPPER_FAMILIES, Upper
 
 FAMILY: Final = "query_agnostic"
 TASK: Final = "retrieval_easy"
@@ -65,7 +63,7 @@ def probed() -> list[Predicted]:
         for model in sorted({row.model for row in own}):
             point = fit.fit(np.array([row.model != model for row in rows]))
             effects, subtasks = fit.effects(point), fit.hierarchy.subtasks
-            curves = record_of(rows, excluded, effects, subtasks, uppers_of(shipped), shipped.fitted)
+            curves = record_of(rows, excluded, effects, subtasks, shipped.upper, shipped.fitted)
             found += probes_of([row for row in own if row.model == model], curves)
     return found
 
@@ -89,25 +87,6 @@ def probes_of(rows: Sequence[Row], curves: QualityCurves) -> list[Predicted]:
 
 def _is_asked_for(row: Row) -> bool:
     return row.task == TASK and row.evictor is not None and row.evictor.family == FAMILY and not refusals(row)
-
-
-def uppers_of(curves: QualityCurves) -> list[Upper]:
-    """The upper curves of a record, as a fit gives them."""
-    tables: list[list[dict[str, Floats]]] = [[], []]
-    for place in range(len(CONFIDENCES)):
-        for table, field in zip(tables, ("log_spread", "noise"), strict=True):
-            table.append(
-                {
-                    remedy: np.array(
-                        [
-                            [getattr(curves.upper[remedy][family][task], field)[place] for task in TASKS]
-                            for family in UPPER_FAMILIES[remedy]
-                        ]
-                    )
-                    for remedy in REMEDIES
-                }
-            )
-    return [Upper(spread, noise) for spread, noise in zip(*tables, strict=True)]
 
 
 def summary(found: Iterable[Predicted]) -> dict[str, float]:

@@ -27,6 +27,8 @@ from kvwall.sweep.quality.upper import CONFIDENCES, REMEDIES, UPPER_FAMILIES, Up
 
 VERSION: Final = "2"
 Effects = Mapping[str, Floats]
+UpperTables = dict[str, dict[str, dict[str, FittedUpper]]]
+"""Remedy -> family -> task."""
 
 
 def record_of(
@@ -34,7 +36,7 @@ def record_of(
     excluded: Mapping[str, int],
     effects: Effects,
     subtasks: Mapping[str, int],
-    uppers: Mapping[float, Upper],
+    upper: UpperTables,
     fitted: str,
 ) -> QualityCurves:
     """The record.
@@ -44,7 +46,7 @@ def record_of(
         excluded: rows that were not, by reason.
         effects: of the central fit.
         subtasks: subtask -> its place among the effects.
-        uppers: by confidence, those of `CONFIDENCES`.
+        upper: of the upper fits, see `upper_tables`.
         fitted: the date of the fit.
     """
     evictors = load_methods()["evictor"]
@@ -68,7 +70,7 @@ def record_of(
         weight_quantizer=_weights(rows, effects),
         activation=_activations(rows, effects),
         small_budget=FittedBudget(float(hierarchy.small_budget_hazard(effects)), hierarchy.SMALL),
-        upper=_uppers(uppers),
+        upper=upper,
         per_channel=float(effects["per_channel"]),
         subtasks={name: float(effects["subtask"][place]) for name, place in sorted(subtasks.items())},
         narrowed={},
@@ -156,9 +158,9 @@ def _named(names: Sequence[str], values: Any) -> dict[str, float]:
     return {name: float(value) for name, value in zip(names, values, strict=True)}
 
 
-def _uppers(uppers: Mapping[float, Upper]) -> dict[str, dict[str, dict[str, FittedUpper]]]:
+def upper_tables(uppers: Mapping[float, Upper]) -> UpperTables:
     """Spread and noise by remedy, family and task; they never fall with confidence."""
-    found: dict[str, dict[str, dict[str, FittedUpper]]] = {}
+    found: UpperTables = {}
     levels = list(rising(uppers).values())
     for remedy in REMEDIES:
         spread, noise = (
