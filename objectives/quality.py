@@ -51,19 +51,19 @@ def _hazard(asked: Compression, parameters: QualityParameters, upper: bool) -> R
     drops = not surely(asked.kept_fraction, 1.0)
     parts: list[Real] = [jnp.zeros_like(parameters.weight.scale)]
     if narrow:
-        parts.append(cache_hazard(asked.key_bits, asked.value_bits, parameters.cache, upper))
+        parts.append(cache_hazard(asked.key_bits, asked.value_bits, parameters.cache, upper=upper))
     if drops:
-        parts.append(eviction_hazard(asked.kept_fraction, parameters.evictor, upper))
+        parts.append(eviction_hazard(asked.kept_fraction, parameters.evictor, upper=upper))
     if narrow and drops:
         spread = parameters.cache.key.spread if upper else 1.0
         narrower = jnp.minimum(asked.key_bits, asked.value_bits)
         parts.append(spread * small_budget_hazard(narrower, asked.kept_fraction, parameters.small_budget))
     if not surely(asked.read_fraction, 1.0):
-        parts.append(eviction_hazard(asked.read_fraction, parameters.reader, upper))
+        parts.append(eviction_hazard(asked.read_fraction, parameters.reader, upper=upper))
     if not surely(asked.weight_bits, FULL_BITS):
-        parts.append(bit_hazard(asked.weight_bits, parameters.weight, upper))
+        parts.append(bit_hazard(asked.weight_bits, parameters.weight, upper=upper))
     if not surely(asked.activation_bits, FULL_BITS):
-        parts.append(bit_hazard(asked.activation_bits, parameters.activation, upper))
+        parts.append(bit_hazard(asked.activation_bits, parameters.activation, upper=upper))
     return sum(parts[1:], start=parts[0])
 
 
@@ -76,19 +76,19 @@ def loss_from_hazard(hazard: Real, log_ratio: Flag) -> Ratio:
     return jnp.where(log_ratio, hazard, -jnp.expm1(-hazard))
 
 
-def cache_hazard(key_bits: Bits, value_bits: Bits, curve: CacheCurve, upper: bool = False) -> Real:
+def cache_hazard(key_bits: Bits, value_bits: Bits, curve: CacheCurve, *, upper: bool) -> Real:
     """Hazard of KV payload bits, K and V each with its own term; 0 at 16 bits and above."""
-    return bit_hazard(key_bits, curve.key, upper) + bit_hazard(value_bits, curve.value, upper)
+    return bit_hazard(key_bits, curve.key, upper=upper) + bit_hazard(value_bits, curve.value, upper=upper)
 
 
-def bit_hazard(bits: Bits, curve: BitCurve, upper: bool = False) -> Real:
+def bit_hazard(bits: Bits, curve: BitCurve, *, upper: bool) -> Real:
     """scale*(exp(slope*(4 - b)) - exp(-12*slope)) + floor*((16 - b)/8)^4; upper: *spread + noise*((16 - b)/12)^5.
 
     The constant makes 16 bits free; expm1 makes that exact.
 
     >>> curve = BitCurve(scale=0.01, slope=1.0, floor=0.0, spread=2.0, noise=0.03)
-    >>> round(float(bit_hazard(4.0, curve)), 4), round(float(bit_hazard(4.0, curve, upper=True)), 4)
-    (0.01, 0.05)
+    >>> [round(float(bit_hazard(4.0, curve, upper=each)), 4) for each in (False, True)]
+    [0.01, 0.05]
     """
     missing = jnp.maximum(FULL_BITS - bits, 0.0)
     hazard = curve.scale * jnp.exp(-12 * curve.slope) * jnp.expm1(curve.slope * missing)
@@ -96,15 +96,15 @@ def bit_hazard(bits: Bits, curve: BitCurve, upper: bool = False) -> Real:
     return curve.spread * hazard + curve.noise * (missing / 12) ** 5 if upper else hazard
 
 
-def eviction_hazard(kept_fraction: Ratio, curve: EvictionCurve, upper: bool = False) -> Real:
+def eviction_hazard(kept_fraction: Ratio, curve: EvictionCurve, *, upper: bool) -> Real:
     """-ln(1 - ceiling*w/(1 + w)), w = (u/half)^exponent, u = (1 - r)/r; upper: *spread - noise*ln(r).
 
     At r = 1 the value is 0, and so is the central gradient (the exponent is at least 1; at exactly 1 the left
     derivative is not 0).
 
     >>> curve = EvictionCurve(exponent=1.0, log_half=0.0, ceiling=0.5, spread=2.0, noise=0.0)
-    >>> round(float(eviction_hazard(0.5, curve)), 4), round(float(eviction_hazard(0.5, curve, upper=True)), 4)
-    (0.2877, 0.5754)
+    >>> [round(float(eviction_hazard(0.5, curve, upper=each)), 4) for each in (False, True)]
+    [0.2877, 0.5754]
     """
     drops = kept_fraction < 1
     kept = jnp.where(drops, kept_fraction, 0.5)  # a harmless stand-in keeps the unused branch's gradient finite

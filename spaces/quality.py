@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -185,8 +185,44 @@ def load_quality_curves(path: Path = RECORD) -> QualityCurves:
             faults.add(f'{path}: narrowed: "{key}" is no curve; {_REMEDY}')
         if not (math.isfinite(own.log_factor) and 0 < own.remaining <= 1 and own.points > 0):
             faults.add(f"{path}: narrowed: {key}: its numbers cannot be; {_REMEDY}")
+    for wrong in _impossible(record):
+        faults.add(f"{path}: {wrong}; {_REMEDY}")
     faults.raise_if_any()
     return record
+
+
+def _impossible(record: QualityCurves) -> Iterator[str]:
+    """What no fit gives: numbers that are none, outside of what they can be, or that fall with confidence."""
+    levels = record.confidences
+    if not levels or list(levels) != sorted(set(levels)) or not (levels[0] > 0 and levels[-1] < 1):
+        yield f"confidences = {list(levels)}: they rise from above 0 to below 1"
+    if not 0 <= record.key_share <= 1:
+        yield f"key_share = {record.key_share:g}: it is from 0 to 1"
+    for where, number in _numbers(asdict(record)):
+        if not math.isfinite(number):
+            yield f"{where} = {number}: it is a finite number"
+    for where, curve in _curves(record):
+        if isinstance(curve, FittedBits) and min(curve.scale, curve.slope, curve.floor) < 0:
+            yield f"{where}: scale, slope and floor are at least 0"
+        if isinstance(curve, FittedEviction) and not (curve.exponent >= 1 and 0 < curve.ceiling < 1):
+            yield f"{where}: exponent is at least 1 and ceiling between 0 and 1"
+        if isinstance(curve, FittedUpper):
+            for each in (curve.log_spread, curve.noise):
+                if len(each) != len(levels) or list(each) != sorted(each) or min(each, default=-1.0) < 0:
+                    yield f"{where}: log_spread and noise have a number for each confidence, at least 0 and rising"
+
+
+def _curves(record: QualityCurves) -> Iterator[tuple[str, object]]:
+    for where, table in _tables(record):
+        yield from ((f"{where}: {task}", curve) for task, curve in table.items())
+
+
+def _numbers(value: object, where: str = "") -> Iterator[tuple[str, float]]:
+    if isinstance(value, float):
+        yield where, value
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for key, inner in items:
+        yield from _numbers(inner, f"{where}.{key}" if where else str(key))
 
 
 def _curve_keys() -> Iterator[str]:
@@ -208,7 +244,7 @@ def _tables(record: QualityCurves) -> Iterator[tuple[str, Mapping[str, object]]]
             yield f"{remedy} {name}", getattr(record, remedy).get(name, empty)
         for family in load_methods()[remedy].families:
             yield f"upper {remedy} {family}", record.upper.get(remedy, {}).get(family, empty)
-    for name in record.evictor_hidden:
-        yield f"evictor_hidden {name}", record.evictor_hidden[name]
+    for name in (each for each in EVICTORS if load_methods()["evictor"].by_question(each)):
+        yield f"evictor_hidden {name}", record.evictor_hidden.get(name, empty)
     yield "activation", record.activation
     yield "upper activation", record.upper.get("activation", {}).get("activation", empty)

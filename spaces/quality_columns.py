@@ -1,12 +1,12 @@
 """Quality curves as the laws read them: numeric columns along the task axis and the name axes.
 
-`quality` fills them with NumPy arrays; gathered at a design's positions they broadcast like the rest of a `Design`.
-Every leaf has the task axis first.
+`quality_record_columns` fills them with NumPy arrays; gathered at a design's positions they broadcast like the rest of
+a `Design`. Every leaf has the task axis first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 
@@ -31,6 +31,10 @@ class BitCurve:
     """Factor on the hazard of the upper curve, >= 1."""
     noise: Real
     """Hazard that the upper curve adds at 4 bits, and ((16 - bits)/12)^5 of it elsewhere."""
+
+    def scaled(self, factor: Real) -> BitCurve:
+        """The curve of a hazard so many times as large at 4 bits; the floor, the spread and the noise stay."""
+        return replace(self, scale=self.scale * factor)
 
 
 @jax.tree_util.register_dataclass

@@ -71,6 +71,14 @@ class Names:
         own = name if name in self.families else self.methods[name].family
         return own if question_visible or not entry.hidden else entry.hidden
 
+    def by_question(self, name: str) -> bool:
+        """Whether an evictor scores tokens by the question, so that hiding it makes another method of it.
+
+        >>> load_methods()["evictor"].by_question("snapkv"), load_methods()["evictor"].by_question("knorm")
+        (True, False)
+        """
+        return self.family(name) != self.family(name, question_visible=False)
+
     def method(self, label: str, notes: str = "") -> str:
         """The name that a published label stands for: a name itself, or the first method so called; "" for none.
 

@@ -103,11 +103,6 @@ def load_traits(path: Path = TRAITS) -> dict[str, Trait]:
         ) from fault
 
 
-def traits_of(model: Model) -> tuple[Trait, ...]:
-    """Every trait that a model has."""
-    return tuple(trait for trait in load_traits().values() if trait.holds(model))
-
-
 def trait_names(model: Model) -> frozenset[str]:
     """The names of a model's traits."""
     return frozenset(name for name, trait in load_traits().items() if trait.holds(model))
@@ -115,14 +110,23 @@ def trait_names(model: Model) -> frozenset[str]:
 
 def smallest_key_bits(model: Model) -> float:
     """Bits of keys below which a model collapses; 0 where no bits are too few."""
-    return max((trait.smallest_key_bits for trait in traits_of(model)), default=0.0)
+    return limits_of(trait_names(model), None, False)[0]
 
 
 def smallest_naive_bits(model: Model, quantizer: str) -> float:
     """Bits of keys and values below which a model collapses under a quantizer; 0 where none are too few."""
-    if not is_naive(quantizer):
-        return 0.0
-    return max((trait.smallest_naive_bits for trait in traits_of(model)), default=0.0)
+    return limits_of(trait_names(model), quantizer, False)[1]
+
+
+def limits_of(traits: Iterable[str], quantizer: str | None, blind: bool) -> tuple[float, float, bool]:
+    """The limits of a model with these traits, by the names of `VETO_NAMES`."""
+    known = [load_traits()[name] for name in traits]
+    naive = quantizer is not None and is_naive(quantizer)
+    return (
+        max((trait.smallest_key_bits for trait in known), default=0.0),
+        max((trait.smallest_naive_bits for trait in known), default=0.0) if naive else 0.0,
+        blind,
+    )
 
 
 def checked_vetoes(names: object) -> tuple[str, ...]:

@@ -33,9 +33,8 @@ class Curve:
         """The curve in words, without its task."""
         match self.remedy:
             case "evictor":
-                families = load_methods()["evictor"]
-                scores = families.family(self.name) != families.family(self.name, question_visible=False)
-                seen = f", question {'visible' if self.visible else 'hidden'}" if scores else ""
+                by_question = load_methods()["evictor"].by_question(self.name)
+                seen = f", question {'visible' if self.visible else 'hidden'}" if by_question else ""
                 return f"evictor {self.name}{seen}"
             case "activation":
                 return "activation bits"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
 import jax.numpy as jnp
@@ -44,7 +45,9 @@ def _made_of(task: Task, end: str) -> str:
     losses = [f"loss{end}_{TASKS[row]}" for row in task.rows]
     if task.weights is None:
         return f"max({', '.join(losses)})"
-    return " + ".join(f"{weight * 13:.0f}/13*{loss}" for weight, loss in zip(task.weights, losses, strict=True))
+    return " + ".join(
+        f"{Fraction(weight).limit_denominator(100)}*{loss}" for weight, loss in zip(task.weights, losses, strict=True)
+    )
 
 
 def _section(task: str) -> str:
@@ -105,7 +108,7 @@ def _of_bits(sheet: Sheet, single: SingleDesign, row: int, kind: str, columns: A
     symbol = _given(sheet, single, row, kind, columns, curve)
     sheet.given(f"{kind}_bits", bits, f"{kind}_bits", f"axis {kind}_bits, user")
     parts = {field: symbol(field) for field in ("scale", "slope", "floor")}
-    result = _row(quality.bit_hazard(bits, columns), row)
+    result = _row(quality.bit_hazard(bits, columns, upper=False), row)
     hazard = f"hazard_{kind}_{task}"
     sheet.add(_section(task), hazard, _BIT_HAZARD.format(**parts, bits=f"{kind}_bits"), result, "")
     noise = f"{symbol('noise')}*((16 - {kind}_bits)/12)**5"
@@ -122,7 +125,7 @@ def _of_tokens(
     sheet.add(_section(task), f"{kind}_overload_{task}", formula, _row(overload, row), "")
     hazard = f"hazard_{kind}_{task}"
     formula = f"ln(1 + {kind}_overload_{task}) - ln(1 + (1 - {symbol('ceiling')})*{kind}_overload_{task})"
-    sheet.add(_section(task), hazard, formula, _row(quality.eviction_hazard(kept, columns), row), "")
+    sheet.add(_section(task), hazard, formula, _row(quality.eviction_hazard(kept, columns, upper=False), row), "")
     return hazard, f"{symbol('spread')}*{hazard} - {symbol('noise')}*ln({used})"
 
 

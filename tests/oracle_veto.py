@@ -13,8 +13,16 @@ LIKE_LLAMA_3 = {
     "nvidia/Llama-3_3-Nemotron-Super-49B-v1", "paper/llama-3-70b",
 }  # fmt: skip
 """Models of the catalogue."""
-SEES = {"query_aware": (True,), "heavy_hitter": (True,), "reconstruction": (True, False)}
-"""Evictors that know what will be asked, and whether the question is then visible; others never do."""
+NAIVE = {"naive", "int_per_token", "nf_per_token"}
+"""Quantizers that round to the nearest step with one scale a token."""
+NEVER_SEE = {
+    "query_agnostic", "position", "random", "expected_attention", "knorm", "critical_snapkv", "streaming_llm",
+}  # fmt: skip
+"""Evictors that never know what will be asked."""
+BY_QUESTION = {
+    "query_aware", "heavy_hitter", "snapkv", "pyramidkv", "tova", "ada_snapkv", "h2o", "scissorhands",
+}  # fmt: skip
+"""Evictors that know it where it is visible."""
 
 
 def veto_of(given: Given) -> str:
@@ -23,8 +31,9 @@ def veto_of(given: Given) -> str:
     bits = [given.axis("key_bits"), given.axis("value_bits")]
     if name in OUTLIERS_IN_KEYS and bits[0] < 8:
         return "k_outliers"
-    if name in LIKE_LLAMA_3 and given.axes["quantizer"] == "naive" and min(bits) < 4:
+    if name in LIKE_LLAMA_3 and given.axes["quantizer"] in NAIVE and min(bits) < 4:
         return "naive_low_bits"
     dropped = kept(given, given.time_context) < given.time_context
-    blind = given.axes["question_visible"] not in SEES.get(str(given.axes["evictor"]), ())
+    evictor = given.axes["evictor"]
+    blind = evictor in NEVER_SEE or (evictor in BY_QUESTION and not given.axes["question_visible"])
     return "blind_retrieval" if given.axes["hard_retrieval"] and dropped and blind else "none"

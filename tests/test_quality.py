@@ -24,7 +24,7 @@ from kvwall.objectives.quality import (
 )
 from kvwall.spaces.errors import InputError
 from kvwall.spaces.quality import RECORD, Narrowed, QualityCurves, curve_key, load_quality_curves
-from kvwall.spaces.quality_columns import CacheCurve, QualityParameters
+from kvwall.spaces.quality_columns import QualityParameters
 from kvwall.spaces.quality_methods import EVICTORS, QUANTIZERS, READERS, WEIGHT_QUANTIZERS, load_methods, reader_of
 from kvwall.spaces.quality_record_columns import check_confidence, quality_parameters
 from kvwall.spaces.quality_tasks import TASKS, task_named, task_rows
@@ -327,7 +327,9 @@ def test_a_fit_of_the_users_own_moves_one_curve_and_draws_its_upper_one_closer()
     own = replace(CURVES, narrowed={key: Narrowed(log_factor=float(np.log(3)), remaining=0.25, points=2)})
     before, after = (quality_parameters(each).cache for each in (CURVES, own))
     kivi, others = QUANTIZERS.index("kivi"), [place for place, name in enumerate(QUANTIZERS) if name != "kivi"]
-    hazards = [np.asarray(cache_hazard(3.0, 3.0, CacheCurve(each.key, each.value))) for each in (before, after)]
+    hazards = [
+        np.asarray(cache_hazard(3.0, 3.0, CacheCurve(each.key, each.value), upper=False)) for each in (before, after)
+    ]
     np.testing.assert_allclose(hazards[1][0, kivi], 3 * hazards[0][0, kivi], rtol=1e-5)
     assert np.array_equal(hazards[0][:, others], hazards[1][:, others])
     assert np.array_equal(hazards[0][1:], hazards[1][1:])
@@ -351,6 +353,27 @@ def test_a_record_that_lacks_a_curve_is_refused_with_every_fault(tmp_path: Any) 
     assert any("evictor random lacks" in fault for fault in error.value.faults)
     broken.write_text("{")
     with pytest.raises(InputError, match="not a quality record"):
+        load_quality_curves(broken)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('"key_share": 0.', '"key_share": 7.', "key_share"),
+        ('"scale": 0.', '"scale": -0.', "at least 0"),
+        ('"ceiling": 0.', '"ceiling": 3.', "ceiling between"),
+        ('"noise": [', '"noise": [9.0, ', "for each confidence"),
+        ('"confidences": [0.5, ', '"confidences": [0.7, ', "confidences"),
+        ('"log_half": ', '"log_half": NaN, "x": ', "log_half"),
+        ('"evictor_hidden": {', '"evictor_hidden": {}, "x": {', "x"),
+    ],
+)
+def test_numbers_that_no_fit_gives_are_refused(tmp_path: Any, old: str, new: str, told: str) -> None:
+    broken = tmp_path / "curves.json"
+    text = RECORD.read_text()
+    assert old in text
+    broken.write_text(text.replace(old, new, 1))
+    with pytest.raises(InputError, match=told):
         load_quality_curves(broken)
 
 

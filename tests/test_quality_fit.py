@@ -182,6 +182,20 @@ def test_rows_left_out_do_not_reach_the_fit() -> None:
     np.testing.assert_array_equal(*points)
 
 
+def test_a_source_left_out_does_not_decide_its_own_losses() -> None:
+    rows = [replace(row, source=f"source {place % 4}") for place, row in enumerate(made_up())]
+    spoilt = [replace(row, loss=0.9) if row.source == "source 2" else row for row in rows]
+    own = np.array([row.source == "source 2" for row in rows])
+    with jax.enable_x64(True):
+        found = []
+        for some in (rows, spoilt):
+            fit = CentralFit(some)
+            found.append(held_out_module.held_out(fit, UpperFit(some, fit.hierarchy.terms), [0.9]))
+    np.testing.assert_array_equal(found[0].central[own], found[1].central[own])
+    np.testing.assert_array_equal(found[0].upper[0.9][own], found[1].upper[0.9][own])
+    assert not np.array_equal(found[0].upper[0.9][~own], found[1].upper[0.9][~own])
+
+
 def test_blind_hazards_are_of_a_fit_without_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_out_module, "FEWEST_ROWS", 3)
     rows = [*made_up(), synthetic("small", 4.0, 0.1)]

@@ -346,7 +346,7 @@ def test_flags_of_evaluate_are_told_of_the_study_with_the_front_s_designs(unsour
     for sentence, mask in (
         ("Contexts above 8,192 exceed what Meta-Llama-3-70B states", front["context"].values > 8192),
         ("Memory of the host tier is not limited", front["placement_host"].values > 0),
-        ("Loss of quality does not depend on the model's size", low | evicts),
+        ("Loss of quality depends on neither the model's size nor the context's length", low | evicts),
         ("Losses of KV bits and tokens dropped together are composed", low & evicts),
         ("kv_group_size 0 counts low-bit KV without scales", low),
         ("Below 2 bits of keys or values the quality curves are extrapolated", low),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,6 @@ from kvwall.spaces.quality import EVICTORS, QUANTIZERS
 from kvwall.spaces.space import make_space
 from kvwall.spaces.vetoes import (
     VETO_NAMES,
-    Trait,
     VetoRules,
     checked_vetoes,
     is_naive,
@@ -32,7 +32,7 @@ from kvwall.spaces.vetoes import (
 )
 from kvwall.sweep.cli import run
 from kvwall.sweep.single import single_design
-from tests.oracle_veto import LIKE_LLAMA_3, OUTLIERS_IN_KEYS
+from tests.oracle_veto import BY_QUESTION, LIKE_LLAMA_3, NAIVE, NEVER_SEE, OUTLIERS_IN_KEYS
 
 QWEN, LLAMA, OTHER = "Qwen/Qwen2.5-7B-Instruct", "meta-llama/Meta-Llama-3-8B", "Qwen/Qwen3-8B"
 HALF: dict[str, object] = {"model": OTHER, "retention": 0.5, "evictor": "random"}
@@ -58,7 +58,7 @@ def test_names_and_shapes_agree_on_the_catalogue(trait: str) -> None:
     assert {model.name for model in models if known.holds(model)} == expected
     shaped = {model.name for model in models if any(shape.fits(model) for shape in known.shapes)}
     assert shaped == expected - {"paper/llama-3-70b"}
-    only_named = Trait(known.meaning, known.source, known.names, ())
+    only_named = replace(known, shapes=())
     assert {model.name for model in models if only_named.holds(model)} == expected
 
 
@@ -81,10 +81,11 @@ def test_another_shape_is_another_model(tmp_path: Path) -> None:
 
 
 def test_names_of_methods() -> None:
-    assert [name for name in QUANTIZERS if is_naive(name)] == ["naive"]
+    assert {name for name in QUANTIZERS if is_naive(name)} == NAIVE
     blind = {(name, seen) for name in EVICTORS for seen in (True, False) if scores_blindly(name, seen)}
-    always = {(name, seen) for name in ("query_agnostic", "position", "random") for seen in (True, False)}
-    assert blind == always | {("query_aware", False), ("heavy_hitter", False)}
+    assert blind == {(name, seen) for name in NEVER_SEE for seen in (True, False)} | {
+        (name, False) for name in BY_QUESTION
+    }
 
 
 def test_every_trait_has_its_source() -> None:

@@ -1,7 +1,7 @@
 """The quality model: published rows, the fit of its curves, what the fit is worth on sources left out.
 
-- `rows`: published numbers as settings, names, tasks and losses; `import_rows` reads the tables they come from
-- `hierarchy`: the hazards of all rows with an effect for each family, task, method, subtask, model and source
+- `rows`: published numbers as settings, names, tasks and losses; `stamp`: what records of them are made from
+- `terms`, `hierarchy`: rows as arrays, and their hazards with an effect for each family, task, method and subtask
 - `central`, `upper`: the fits of the central and of the upper curves; `record`: both as the record that ships
 - `held_out`: the same without the rows of one source; `fit`: the command that rewrites the record
 - `held_out_record`: losses of rows whose source was left out, as a record, and the command that rewrites it

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from kvwall.sweep.quality.hierarchy import PRIORS, Floats, Hierarchy, hazards, penalty, predicted
+from kvwall.sweep.quality.hierarchy import PRIORS, Hierarchy, hazards, penalty, predicted
 from kvwall.sweep.quality.rows import Row
+from kvwall.sweep.quality.terms import Floats
 
 _UNIT: Final = 0.02
 """Loss below which residuals count squared; near the reading error of published plots and sampling noise."""

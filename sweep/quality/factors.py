@@ -24,9 +24,9 @@ from kvwall.objectives import quality
 from kvwall.spaces.quality import QualityCurves
 from kvwall.spaces.quality_columns import BitCurve, CacheCurve, EvictionCurve, QualityParameters
 from kvwall.spaces.units import Real
-from kvwall.sweep.quality.hierarchy import Floats
 from kvwall.sweep.quality.prediction import parts_of
 from kvwall.sweep.quality.rows import Row
+from kvwall.sweep.quality.terms import Floats
 from kvwall.sweep.quality.upper import REMEDIES
 
 

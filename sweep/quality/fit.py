@@ -19,6 +19,7 @@ from kvwall.sweep.quality.central import CentralFit
 from kvwall.sweep.quality.held_out import blind_hazards, known_rows
 from kvwall.sweep.quality.record import record_of, upper_tables
 from kvwall.sweep.quality.rows import ROWS, read_rows
+from kvwall.sweep.quality.stamp import stamp
 from kvwall.sweep.quality.upper import CONFIDENCES, UpperFit
 
 _DIGITS = 4
@@ -34,7 +35,7 @@ def fit_quality(path: Path, fitted: str) -> QualityCurves:
         known = known_rows(fit, blind)
         uppers = {confidence: upper.fit(known, blind, confidence) for confidence in CONFIDENCES}
         effects = fit.effects(fit.fit(np.ones(len(rows), bool)))
-        return record_of(rows, excluded, effects, fit.hierarchy.subtasks, upper_tables(uppers), fitted)
+        return record_of(rows, excluded, effects, fit.hierarchy.subtasks, upper_tables(uppers), fitted, stamp())
 
 
 def record_text(record: QualityCurves) -> str:

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvwall.sweep.quality.central import CentralFit
-from kvwall.sweep.quality.hierarchy import Floats, predicted
+from kvwall.sweep.quality.hierarchy import predicted
 from kvwall.sweep.quality.rows import Row
+from kvwall.sweep.quality.terms import Floats
 from kvwall.sweep.quality.upper import REMEDIES, UpperFit, rising
 
 FEWEST_ROWS: Final = 15

@@ -9,26 +9,23 @@ the mean over tasks, with the strengths of `PRIORS`, which were chosen on source
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from kvwall.objectives import quality
 from kvwall.spaces.quality import ROUNDING_BITS, SUBTASK_ON_BITS
 from kvwall.spaces.quality_columns import BitCurve, EvictionCurve, SmallBudget
-from kvwall.spaces.quality_methods import EVICTORS, QUANTIZERS, load_methods
+from kvwall.spaces.quality_methods import EVICTORS, QUANTIZERS
 from kvwall.spaces.quality_tasks import TASKS
-from kvwall.sweep.quality.rows import FULL, Named, Row
+from kvwall.sweep.quality.rows import Row
+from kvwall.sweep.quality.terms import FAMILIES, Floats, Terms, codes, terms_of
 
-Floats = NDArray[np.float64]
 Parameters = Mapping[str, Any]
 
-FAMILIES: Final = {remedy: tuple(names.families) for remedy, names in load_methods().items()}
 KINDS: Final = ("evictor", "quantizer", "weight_quantizer")
 
 _EVICTOR_CENTRES: Final = {
@@ -68,84 +65,19 @@ PRIORS: Final[Mapping[str, float]] = {
 """Standard deviation of each effect."""
 
 
-@dataclass(frozen=True)
-class Terms:
-    """Rows as arrays, NumPy's, which laws take like JAX's; a row of several parts stands as often."""
-
-    rows: NDArray[np.int64]
-    """The row that each entry is a part of."""
-    count: int
-    weight: Floats
-    task: NDArray[np.int64]
-    subtask: NDArray[np.int64]
-    evicts: Floats
-    evictor_family: NDArray[np.int64]
-    evictor: NDArray[np.int64]
-    evictor_known: Floats
-    kept: Any
-    quantizes: Floats
-    quantizer_family: NDArray[np.int64]
-    quantizer: NDArray[np.int64]
-    quantizer_known: Floats
-    key_bits: Any
-    value_bits: Any
-    weight_family: NDArray[np.int64]
-    weight_bits: Any
-    activation_bits: Any
-    per_channel: Floats
-    llama_3: Floats
-    k_outliers: Floats
-    model: NDArray[np.int64]
-    source: NDArray[np.int64]
-
-    @property
-    def log_ratio(self) -> Any:
-        """Per entry, whether its loss is a perplexity's."""
-        return self.task == TASKS.index("perplexity")
-
-
 class Hierarchy:
     """The model of a set of rows: its effects, their penalty, and hazards by remedy."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = tuple(rows)
-        self._subtasks = _codes([part.subtask for row in rows for part in row.parts])
-        self._models = _codes([row.model for row in rows])
-        self._sources = _codes([row.source for row in rows])
+        self._subtasks = codes([part.subtask for row in rows for part in row.parts])
+        self._models = codes([row.model for row in rows])
+        self._sources = codes([row.source for row in rows])
 
     @cached_property
     def terms(self) -> Terms:
         """The rows as arrays."""
-        parts = [(place, row, part) for place, row in enumerate(self.rows) for part in row.parts]
-        of = [row for _, row, _ in parts]
-        evictors = [_codes_of(row.evictor, "evictor", EVICTORS) for row in of]
-        quantizers = [_codes_of(row.quantizer, "quantizer", QUANTIZERS) for row in of]
-        return Terms(
-            rows=_ints([place for place, _, _ in parts]),
-            count=len(self.rows),
-            weight=_floats([part.weight for _, _, part in parts]),
-            task=_ints([TASKS.index(part.task) for _, _, part in parts]),
-            subtask=_ints([self._subtasks[part.subtask] for _, _, part in parts]),
-            evicts=_floats([row.kept < 1 for row in of]),
-            evictor_family=_ints([each[0] for each in evictors]),
-            evictor=_ints([each[1] for each in evictors]),
-            evictor_known=_floats([each[2] for each in evictors]),
-            kept=_floats([min(max(row.kept, 1e-4), 1.0) for row in of]),
-            quantizes=_floats([row.quantizer is not None for row in of]),
-            quantizer_family=_ints([each[0] for each in quantizers]),
-            quantizer=_ints([each[1] for each in quantizers]),
-            quantizer_known=_floats([each[2] for each in quantizers]),
-            key_bits=_floats([row.key_bits for row in of]),
-            value_bits=_floats([row.value_bits for row in of]),
-            weight_family=_ints([_codes_of(row.weight_quantizer, "weight_quantizer", ())[0] for row in of]),
-            weight_bits=_floats([row.weight_bits for row in of]),
-            activation_bits=_floats([row.activation_bits for row in of]),
-            per_channel=_floats([row.per_channel and row.weight_bits < FULL for row in of]),
-            llama_3=_floats([row.llama_3 for row in of]),
-            k_outliers=_floats([row.k_outliers for row in of]),
-            model=_ints([self._models[row.model] for row in of]),
-            source=_ints([self._sources[row.source] for row in of]),
-        )
+        return terms_of(self.rows, self._subtasks, self._models, self._sources)
 
     @property
     def subtasks(self) -> Mapping[str, int]:
@@ -207,7 +139,7 @@ def key_share(effects: Parameters) -> Any:
 
 def eviction_curve(effects: Parameters, family: Any, task: Any, method: Any, known: Any) -> EvictionCurve:
     """The curve of an evictor; `known` is 1 where it is a method's, 0 where its family's. No spread, no noise."""
-    centre = jnp.array(list(_EVICTOR_CENTRES.values()))[family] + effects["evictor_family"][family]
+    centre = _centres("evictor", _EVICTOR_CENTRES)[family] + effects["evictor_family"][family]
     centre = centre + effects["evictor_task"][task] - _FRAGILITY_ON_EVICTION * effects["fragility"][task]
     centre = centre + effects["evictor_family_task"][family, task]
     centre = centre + known * (effects["evictor_method"][method] + effects["evictor_method_task"][method, task])
@@ -219,7 +151,7 @@ def eviction_curve(effects: Parameters, family: Any, task: Any, method: Any, kno
 
 def cache_curve(effects: Parameters, family: Any, task: Any, method: Any, known: Any) -> BitCurve:
     """The curve of a KV quantizer, K and V together."""
-    log_scale = jnp.array(list(_QUANTIZER_CENTRES.values()))[family] + effects["bits_family"][family]
+    log_scale = _centres("quantizer", _QUANTIZER_CENTRES)[family] + effects["bits_family"][family]
     log_scale = log_scale + effects["bits_task"][task] + effects["fragility"][task]
     log_scale = log_scale + effects["bits_family_task"][family, task]
     log_scale = log_scale + known * (effects["bits_method"][method] + effects["bits_method_task"][method, task])
@@ -229,7 +161,7 @@ def cache_curve(effects: Parameters, family: Any, task: Any, method: Any, known:
 
 def weight_curve(effects: Parameters, family: Any, task: Any) -> BitCurve:
     """The curve of weights."""
-    log_scale = jnp.array(list(_WEIGHT_CENTRES.values()))[family] + effects["weight_family"][family]
+    log_scale = _centres("weight_quantizer", _WEIGHT_CENTRES)[family] + effects["weight_family"][family]
     log_scale = log_scale + effects["weight_task"][task]
     slope = 1.8 * jnp.exp(effects["weight_slope_family"][family] + effects["weight_slope_task"][task])
     return BitCurve(jnp.exp(log_scale), slope, jnp.exp(-6.5 + effects["weight_floor"][task]), 1.0, 0.0)
@@ -276,13 +208,17 @@ def hazards(effects: Parameters, terms: Terms, peculiar: bool = True) -> dict[st
     weight_factor = jnp.exp(own("weight_quantizer") + terms.per_channel * effects["per_channel"])
     narrower, budget = jnp.minimum(terms.key_bits, terms.value_bits), SmallBudget(small_budget_hazard(effects), SMALL)
     return {
-        "evictor": terms.evicts * quality.eviction_hazard(terms.kept, eviction),
-        "quantizer": quality.bit_hazard(terms.key_bits, _scaled(half, share * key_factor))
-        + quality.bit_hazard(terms.value_bits, _scaled(half, 1 - share))
-        + quality.small_budget_hazard(narrower, terms.kept, budget),
-        "weight_quantizer": quality.bit_hazard(terms.weight_bits, _scaled(weights, weight_factor)),
-        "activation": quality.bit_hazard(terms.activation_bits, activation_curve(effects, task)),
+        "evictor": terms.evicts * quality.eviction_hazard(terms.kept, eviction, upper=False),
+        "quantizer": quality.bit_hazard(terms.key_bits, half.scaled(share * key_factor), upper=False)
+        + quality.bit_hazard(terms.value_bits, half.scaled(1 - share), upper=False)
+        + quality.small_budget_hazard(narrower, terms.dropped_to, budget),
+        "weight_quantizer": quality.bit_hazard(terms.weight_bits, weights.scaled(weight_factor), upper=False),
+        "activation": quality.bit_hazard(terms.activation_bits, activation_curve(effects, task), upper=False),
     }
+
+
+def _centres(remedy: str, by_name: Mapping[str, float]) -> Any:
+    return jnp.array([by_name[family] for family in FAMILIES[remedy]])
 
 
 def rounding(effects: Parameters) -> Any:
@@ -295,27 +231,3 @@ def predicted(total: Any, terms: Terms) -> Any:
     """Loss of every row from the total hazard of its parts."""
     loss = quality.loss_from_hazard(total, terms.log_ratio)
     return jax.ops.segment_sum(terms.weight * loss, terms.rows, num_segments=terms.count)
-
-
-def _scaled(curve: BitCurve, factor: Any) -> BitCurve:
-    return BitCurve(curve.scale * factor, curve.slope, curve.floor, curve.spread, curve.noise)
-
-
-def _codes(names: Sequence[str]) -> dict[str, int]:
-    return {name: place for place, name in enumerate(sorted(set(names)))}
-
-
-def _codes_of(named: Named | None, remedy: str, methods: Sequence[str]) -> tuple[int, int, int]:
-    """Places of the family and of the method, and whether the method is one."""
-    if named is None:
-        return 0, 0, 0
-    is_method = named.name in methods and named.name not in FAMILIES[remedy]
-    return FAMILIES[remedy].index(named.family), methods.index(named.name) if is_method else 0, int(is_method)
-
-
-def _ints(values: Sequence[int]) -> NDArray[np.int64]:
-    return np.array(values, dtype=np.int64)
-
-
-def _floats(values: Sequence[float]) -> Floats:
-    return np.array(values, dtype=np.float64)

@@ -20,9 +20,9 @@ import numpy as np
 from kvwall.spaces.quality import Narrowed, QualityCurves, curve_key
 from kvwall.spaces.quality_methods import load_methods
 from kvwall.sweep.quality.factors import Posterior, Scatter, likelihood, losses_at_factors, posterior, scatter_of
-from kvwall.sweep.quality.hierarchy import Floats
 from kvwall.sweep.quality.prediction import curve_name, sees_question
 from kvwall.sweep.quality.rows import FULL, Row
+from kvwall.sweep.quality.terms import Floats
 
 LEVEL: Final = 0.9
 """Confidence at which upper curves are set; at others the same share of the distance is left."""
@@ -48,10 +48,7 @@ class CurveId:
     @property
     def scores_by_question(self) -> bool:
         """Whether it is of an evictor that has one curve with the question visible, and another one without."""
-        evictors = load_methods()["evictor"]
-        if self.remedy != "evictor":
-            return False
-        return evictors.family(self.name) != evictors.family(self.name, question_visible=False)
+        return self.remedy == "evictor" and load_methods()["evictor"].by_question(self.name)
 
     @property
     def family(self) -> str:
@@ -160,10 +157,11 @@ def _narrowed(curve: CurveId, rows: Sequence[Row], curves: QualityCurves, errors
     between = max(scatter.between, math.sqrt(max((log_spread / z) ** 2 - scatter.within**2, 0.0)))
     likelihoods = _likelihoods(curve, rows, curves, errors)
     found = posterior(likelihoods, between, scatter)
-    distance = max(found.quantile(LEVEL) - found.mode, z * scatter.within)
+    log_factor = _of_own_subtasks(likelihoods, between, scatter).mode
+    distance = max(found.quantile(LEVEL) - log_factor, z * scatter.within)
     before = [curves.narrowed[key].points for key in curve.keys if key in curves.narrowed]
     change = Narrowed(
-        log_factor=_of_own_subtasks(likelihoods, between, scatter).mode,
+        log_factor=log_factor,
         remaining=min(distance / log_spread, 1.0) if log_spread > 0 else 1.0,
         points=len(rows),
     )

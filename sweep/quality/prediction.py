@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvwall.objectives import quality
+from kvwall.objectives.veto import VETOES, first_veto
+from kvwall.spaces.design import KVFormat
 from kvwall.spaces.quality import LONGEST_CONTEXT, SUBTASK_ON_BITS, QualityCurves
-from kvwall.spaces.quality_columns import BitCurve, CacheCurve, EvictionCurve, QualityParameters
+from kvwall.spaces.quality_columns import CacheCurve, EvictionCurve, QualityParameters
 from kvwall.spaces.quality_methods import EVICTORS, QUANTIZERS, WEIGHT_QUANTIZERS, load_methods
 from kvwall.spaces.quality_record_columns import quality_parameters
 from kvwall.spaces.quality_tasks import TASKS
-from kvwall.spaces.vetoes import is_naive, load_traits, scores_blindly
+from kvwall.spaces.veto_columns import VetoLimits
+from kvwall.spaces.vetoes import HARD_RETRIEVAL, limits_of, scores_blindly
 from kvwall.sweep.quality.rows import Named, Part, Row
 
 _TRAITS: Final = ((), ("llama_3",), ("k_outliers",), ("llama_3", "k_outliers"))
@@ -78,14 +81,15 @@ def parts_of(rows: Sequence[Row], curves: QualityCurves, confidence: float = 0.9
 
 def veto_of(row: Row) -> str:
     """The veto that a design of the row's settings and task falls under; "" for none."""
-    traits = load_traits()
-    if row.k_outliers and row.key_bits < traits["k_outliers"].smallest_key_bits:
-        return "k_outliers"
-    naive = row.quantizer is not None and is_naive(row.quantizer.family)
-    if naive and row.llama_3 and min(row.key_bits, row.value_bits) < traits["llama_3"].smallest_naive_bits:
-        return "naive_low_bits"
-    blind = row.evictor is not None and not row.reads and scores_blindly(row.evictor.family, True)
-    return "blind_retrieval" if blind and row.task == "retrieval_hard" else ""
+    limits = VetoLimits(*limits_of(_traits(row), row.quantizer.family if row.quantizer else None, _blind(row)))
+    kv_format = KVFormat(row.key_bits, row.value_bits, 0.0, 0.0, 0.0, 0.0, 0.0)
+    name = VETOES[int(first_veto(kv_format, 1.0 if row.reads else row.kept, limits))]
+    return "" if name == VETOES[0] else name
+
+
+def _blind(row: Row) -> bool:
+    blind = row.evictor is not None and scores_blindly(row.evictor.family, True)
+    return blind and row.task in HARD_RETRIEVAL
 
 
 def _beyond(row: Row, curves: QualityCurves) -> Iterator[str]:
@@ -131,10 +135,10 @@ def _of_parts(
     harder = np.exp(-SUBTASK_ON_BITS * subtask)
     cache = taken(parameters.cache, quantizer, traits)
     return QualityParameters(
-        cache=CacheCurve(_scaled(cache.key, harder), _scaled(cache.value, harder)),
+        cache=CacheCurve(cache.key.scaled(harder), cache.value.scaled(harder)),
         evictor=_moved(taken(parameters.evictor, evictor, visible), subtask),
         reader=_moved(taken(parameters.reader, evictor, visible), subtask),
-        weight=_scaled(taken(parameters.weight, weight), channel),
+        weight=taken(parameters.weight, weight).scaled(channel),
         activation=taken(parameters.activation),
         small_budget=taken(parameters.small_budget),
         log_ratio=np.asarray(parameters.log_ratio)[task],
@@ -155,10 +159,6 @@ def sees_question(row: Row) -> bool:
 
 def _traits(row: Row) -> Collection[str]:
     return tuple(name for name in ("llama_3", "k_outliers") if getattr(row, name))
-
-
-def _scaled(curve: BitCurve, factor: Any) -> BitCurve:
-    return BitCurve(curve.scale * factor, curve.slope, curve.floor, curve.spread, curve.noise)
 
 
 def _moved(curve: EvictionCurve, by: Any) -> EvictionCurve:

@@ -21,11 +21,11 @@ from scipy.optimize import minimize
 from kvwall.spaces.quality import QualityCurves, load_quality_curves
 from kvwall.sweep.quality.central import CentralFit
 from kvwall.sweep.quality.factors import GRID, SCATTER, Scatter, blurred, likelihood, losses_at_factors
-from kvwall.sweep.quality.hierarchy import Floats
 from kvwall.sweep.quality.own_points import CurveId, curve_of_row, narrow, refusals
 from kvwall.sweep.quality.prediction import predict
 from kvwall.sweep.quality.record import record_of
 from kvwall.sweep.quality.rows import Row, read_rows
+from kvwall.sweep.quality.terms import Floats
 
 FAMILY: Final = "query_agnostic"
 TASK: Final = "retrieval_easy"
@@ -63,7 +63,7 @@ def probed() -> list[Predicted]:
         for model in sorted({row.model for row in own}):
             point = fit.fit(np.array([row.model != model for row in rows]))
             effects, subtasks = fit.effects(point), fit.hierarchy.subtasks
-            curves = record_of(rows, excluded, effects, subtasks, shipped.upper, shipped.fitted)
+            curves = record_of(rows, excluded, effects, subtasks, shipped.upper, shipped.fitted, shipped.stamp)
             found += probes_of([row for row in own if row.model == model], curves)
     return found
 

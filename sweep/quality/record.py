@@ -20,12 +20,14 @@ from kvwall.spaces.quality import (
 from kvwall.spaces.quality_methods import load_methods
 from kvwall.spaces.quality_tasks import TASKS
 from kvwall.sweep.quality import hierarchy
-from kvwall.sweep.quality.hierarchy import FAMILIES, Floats
 from kvwall.sweep.quality.rows import FULL, Named, Row
-from kvwall.sweep.quality.stamp import stamp
+from kvwall.sweep.quality.terms import FAMILIES, Floats
 from kvwall.sweep.quality.upper import CONFIDENCES, REMEDIES, UPPER_FAMILIES, Upper, rising
 
 VERSION: Final = "2"
+_SMALLEST_BITS: Final = 2.0
+_SMALLEST_RETENTION: Final = 0.016
+"""Below these the rows are too few, of too few sources, to say what a new one will lose."""
 Effects = Mapping[str, Floats]
 UpperTables = dict[str, dict[str, dict[str, FittedUpper]]]
 """Remedy -> family -> task."""
@@ -38,6 +40,7 @@ def record_of(
     subtasks: Mapping[str, int],
     upper: UpperTables,
     fitted: str,
+    stamp: str,
 ) -> QualityCurves:
     """The record.
 
@@ -48,18 +51,19 @@ def record_of(
         subtasks: subtask -> its place among the effects.
         upper: of the upper fits, see `upper_tables`.
         fitted: the date of the fit.
+        stamp: see `stamp`.
     """
     evictors = load_methods()["evictor"]
-    scored = [name for name in evictors.all if evictors.family(name, question_visible=False) != evictors.family(name)]
+    scored = [name for name in evictors.all if evictors.by_question(name)]
     return QualityCurves(
         version=VERSION,
         fitted=fitted,
-        stamp=stamp(),
+        stamp=stamp,
         rows=len(rows),
         sources=len({row.source for row in rows}),
         excluded=dict(excluded),
-        smallest_bits=2.0,
-        smallest_retention=0.016,
+        smallest_bits=_SMALLEST_BITS,
+        smallest_retention=_SMALLEST_RETENTION,
         key_share=float(hierarchy.key_share(effects)),
         confidences=CONFIDENCES,
         quantizer=_quantizers(rows, effects),

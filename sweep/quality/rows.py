@@ -16,16 +16,20 @@ from typing import Final
 import numpy as np
 import pyarrow.parquet
 
-from kvwall.spaces.benchmarks import tier
 from kvwall.spaces.quality_methods import METHODS, READERS, load_methods
+from kvwall.spaces.quality_tasks import RULER
 from kvwall.spaces.vetoes import load_traits
 from kvwall.sweep.quality_results.cells import QualityCells
 
 ROWS: Final = METHODS.with_name("rows.parquet")
 FULL: Final = 16.0
 """Bits at which nothing is lost."""
-_TIERS: Final = ((5 / 13, "retrieval_easy", "easy"), (3 / 13, "retrieval_hard", "hard"), (5 / 13, "aggregate", "other"))
-"""Tasks of RULER's average: five easy needles, three hard ones, five others."""
+_TIERS: Final = {"retrieval_easy": "easy", "retrieval_hard": "hard", "aggregate": "other"}
+"""What the parts of RULER's average are called as subtasks."""
+_ONE_STUDY: Final = {
+    "kvpress": "NVIDIA/kvpress", "SqueezeAILab/KVQuant": "arXiv:2401.18079", "llama.cpp": "ggml-org/llama.cpp",
+}  # fmt: skip
+"""Sources that are parts of another: a paper and its repository are one study."""
 
 _SUBFAMILY: Final = {
     "query_aware_score": "query_aware", "query_agnostic_score": "query_agnostic",
@@ -158,17 +162,15 @@ def row_of(cells: QualityCells) -> Row:
 
 
 def source_of(cells: QualityCells) -> str:
-    """Short name of a row's source: the repository or the paper, without the table.
-
-    Rows of one source are not independent.
-    """
-    return re.split(r"[ ,]", cells.source.strip())[0] or "unnamed"
+    """Short name of a row's source: the repository or the paper, without the table. Its rows are not independent."""
+    first = re.split(r"[ ,]", cells.source.strip())[0] or "unnamed"
+    return _ONE_STUDY.get(first, first)
 
 
 def _parts(cells: QualityCells) -> tuple[Part, ...]:
-    if tier(cells.benchmark, cells.subtask) == "average_of_tiers":
-        return tuple(Part(weight, task, f"RULER/{name}") for weight, task, name in _TIERS)
-    needle = cells.task_class == "code" and tier(cells.benchmark, cells.subtask) == "hard"
+    if cells.tier == "average_of_tiers":
+        return tuple(Part(weight, task, f"RULER/{_TIERS[task]}") for task, weight in RULER.items())
+    needle = cells.task_class == "code" and cells.tier == "hard"
     return (Part(1.0, "retrieval_hard" if needle else cells.task_class, f"{cells.benchmark}/{cells.subtask}"),)
 
 

@@ -8,19 +8,21 @@ from pathlib import Path
 from typing import Final
 
 from kvwall.objectives import quality as laws
+from kvwall.spaces import quality_methods, quality_tasks
 from kvwall.spaces.benchmarks import RULES
 from kvwall.spaces.quality_methods import METHODS
 from kvwall.spaces.vetoes import TRAITS
-from kvwall.sweep.quality import central, held_out, hierarchy, upper
+from kvwall.sweep.quality import central, held_out, hierarchy, record, terms, upper
 from kvwall.sweep.quality import rows as row_reader
 from kvwall.sweep.quality.rows import ROWS
 
-CODE: Final = tuple(Path(str(each.__file__)) for each in (laws, hierarchy, central, upper, held_out, row_reader))
+_MODULES: Final = (laws, hierarchy, central, upper, held_out, row_reader, record, terms, quality_methods, quality_tasks)
+CODE: Final = tuple(Path(str(each.__file__)) for each in _MODULES)
 DATA: Final = (ROWS, METHODS, RULES, TRAITS)
 
 
 def stamp(code: Sequence[Path] = CODE, data: Sequence[Path] = DATA) -> str:
-    """SHA-256 of the files: of the data as bytes, of the code as text."""
+    """SHA-256 of the bytes of the files."""
     found = hashlib.sha256()
     for path in (*data, *code):
         found.update(hashlib.sha256(path.read_bytes()).digest())

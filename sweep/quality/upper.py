@@ -20,8 +20,9 @@ from scipy.optimize import minimize
 
 from kvwall.spaces.quality_tasks import TASKS
 from kvwall.sweep.quality.central import row_weights, scaled
-from kvwall.sweep.quality.hierarchy import FAMILIES, Floats, Terms, predicted
+from kvwall.sweep.quality.hierarchy import predicted
 from kvwall.sweep.quality.rows import FULL, Row
+from kvwall.sweep.quality.terms import FAMILIES, Floats, Terms
 
 REMEDIES: Final = ("evictor", "quantizer", "weight_quantizer", "activation")
 UPPER_FAMILIES: Final = {remedy: FAMILIES.get(remedy, (remedy,)) for remedy in REMEDIES}

@@ -41,7 +41,7 @@ class QualityCells:
     notes: str
     question: Question = ""
     tier: str = ""
-    """`spaces.benchmarks.tier` of the subtask: `tracing` and `average_of_tiers` are what a fit may leave out."""
+    """`spaces.benchmarks.tier` of the subtask: `average_of_tiers` is predicted by its parts."""
     metric: str = ""
     """What the score is, where the file says it."""
     table: str = ""

@@ -147,5 +147,4 @@ def _below(study: Study, axis: str, neutral: float) -> tuple[float, ...]:
 
 
 def _by_question(evictor: str) -> bool:
-    families = load_methods()["evictor"]
-    return families.family(evictor) != families.family(evictor, question_visible=False)
+    return load_methods()["evictor"].by_question(evictor)

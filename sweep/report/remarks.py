@@ -136,8 +136,8 @@ def _quality(study: Study) -> Iterator[Remark]:
     if not used:
         return
     yield Remark(
-        "Loss of quality does not depend on the model's size, on its kind only where published results tell kinds "
-        "apart, and on the context's length only where few tokens are kept at few bits",
+        "Loss of quality depends on neither the model's size nor the context's length, and on the model's kind only "
+        "where published results tell kinds apart",
         lambda at: np.any([lossy(at) for lossy in used.values()], axis=0),
     )
     if len(used) > 1:
