@@ -327,9 +327,7 @@ def test_a_fit_of_the_users_own_moves_one_curve_and_draws_its_upper_one_closer()
     own = replace(CURVES, narrowed={key: Narrowed(log_factor=float(np.log(3)), remaining=0.25, points=2)})
     before, after = (quality_parameters(each).cache for each in (CURVES, own))
     kivi, others = QUANTIZERS.index("kivi"), [place for place, name in enumerate(QUANTIZERS) if name != "kivi"]
-    hazards = [
-        np.asarray(cache_hazard(3.0, 3.0, CacheCurve(each.key, each.value), upper=False)) for each in (before, after)
-    ]
+    hazards = [np.asarray(cache_hazard(3.0, 3.0, each, upper=False)) for each in (before, after)]
     np.testing.assert_allclose(hazards[1][0, kivi], 3 * hazards[0][0, kivi], rtol=1e-5)
     assert np.array_equal(hazards[0][:, others], hazards[1][:, others])
     assert np.array_equal(hazards[0][1:], hazards[1][1:])
@@ -364,7 +362,7 @@ def test_a_record_that_lacks_a_curve_is_refused_with_every_fault(tmp_path: Any) 
         ('"ceiling": 0.', '"ceiling": 3.', "ceiling between"),
         ('"noise": [', '"noise": [9.0, ', "for each confidence"),
         ('"confidences": [0.5, ', '"confidences": [0.7, ', "confidences"),
-        ('"log_half": ', '"log_half": NaN, "x": ', "log_half"),
+        ('"outlier_keys": ', '"outlier_keys": 1e999, "per_channel": ', "outlier_keys"),
         ('"evictor_hidden": {', '"evictor_hidden": {}, "x": {', "x"),
     ],
 )
