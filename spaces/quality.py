@@ -172,8 +172,10 @@ def load_quality_curves(path: Path = RECORD) -> QualityCurves:
         raise InputError(
             f"{path}: {'.'.join(map(str, each['loc']))}: {each['msg']}; {_REMEDY}" for each in fault.errors()
         ) from fault
-    except (OSError, ValueError, RecursionError) as fault:
-        raise InputError(f"{path}: not a quality record ({fault}); {_REMEDY}") from fault
+    except OSError as fault:
+        raise InputError(f"{path}: cannot be read ({fault.strerror or fault}); {_REMEDY}") from fault
+    except (ValueError, RecursionError) as fault:
+        raise InputError(f"{path}: not a quality record, nor any JSON ({fault}); {_REMEDY}") from fault
     faults = Faults()
     for where, table in _tables(record):
         missing = [task for task in TASKS if task not in table]

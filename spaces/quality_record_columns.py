@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -12,7 +12,7 @@ from kvwall.spaces.confidence import Confidence, by_row, rows_from
 from kvwall.spaces.errors import InputError
 from kvwall.spaces.quality import ROUNDING_BITS, FittedBits, Narrowed, QualityCurves, curve_key
 from kvwall.spaces.quality_columns import BitCurve, CacheCurve, EvictionCurve, QualityParameters, SmallBudget
-from kvwall.spaces.quality_methods import EVICTORS, QUANTIZERS, WEIGHT_QUANTIZERS, load_methods, reader_of
+from kvwall.spaces.quality_methods import EVICTORS, QUANTIZERS, READERS, WEIGHT_QUANTIZERS, load_methods, reader_of
 from kvwall.spaces.quality_tasks import TASK_NAMES, TASKS, task_rows
 
 Leaf: TypeAlias = Any
@@ -21,6 +21,16 @@ _SEEN: Final = (False, True)
 _UNTOUCHED: Final = Narrowed(0.0, 1.0, 0)
 NO_TRAITS: Final[Sequence[Collection[str]]] = ((),)
 """Of one model that has none."""
+
+
+def dropper_of(evictor: str) -> str:
+    """The name whose curve tells what dropping tokens loses: a reader drops none, so others are taken to be dropped
+    as by a score that does not see the question.
+
+    >>> dropper_of("quest"), dropper_of("snapkv")
+    ('query_agnostic', 'snapkv')
+    """
+    return "query_agnostic" if load_methods()["evictor"].family(evictor) in READERS else evictor
 
 
 def quality_parameters(
@@ -66,14 +76,16 @@ def _at(curves: QualityCurves, confidence: float, traits: Sequence[Collection[st
         "spread": spread,
         "noise": noise,
     }
-    eviction = EvictionCurve(**{name: _float32(table.reshape(shape)) for name, table in columns.items()})
-    read = [EVICTORS.index(reader_of(name)) for name in EVICTORS]
-    reader = EvictionCurve(**{name: _float32(table.reshape(shape)[:, read]) for name, table in columns.items()})
+
+    def of_names(stands_for: Callable[[str], str]) -> EvictionCurve:
+        places = [EVICTORS.index(stands_for(name)) for name in EVICTORS]
+        return EvictionCurve(**{name: _float32(table.reshape(shape)[:, places]) for name, table in columns.items()})
+
     budget = curves.small_budget
     return QualityParameters(
         cache=_cache(curves, confidence, traits),
-        evictor=eviction,
-        reader=reader,
+        evictor=of_names(dropper_of),
+        reader=of_names(reader_of),
         weight=_bits(curves, confidence, "weight_quantizer", WEIGHT_QUANTIZERS, curves.weight_quantizer),
         activation=_squeezed(
             _bits(curves, confidence, "activation", ("activation",), {"activation": curves.activation})

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from kvwall.spaces.errors import Faults, InputError, nearest
 from kvwall.spaces.models.layers import Model
 from kvwall.spaces.models.load import model_names
-from kvwall.spaces.quality_methods import load_methods
+from kvwall.spaces.quality_methods import READERS, load_methods
 from kvwall.spaces.sourced_file import read_table
 from kvwall.spaces.space import Space
 from kvwall.spaces.veto_columns import VetoColumns, VetoLimits
@@ -30,8 +30,8 @@ VETO_NAMES: Final = ("k_outliers", "naive_low_bits", "blind_retrieval")
 HARD_RETRIEVAL: Final = ("retrieval", "retrieval_hard", "ruler")
 """Tasks that ask for something a blind evictor may have dropped."""
 
-_BLIND: Final = ("query_agnostic", "position", "random")
-"""Families of evictors."""
+_BLIND: Final = ("query_agnostic", "position", "random", *READERS)
+"""Families of evictors; readers drop nothing, and what is dropped beside them is dropped blindly."""
 
 
 def is_naive(quantizer: str) -> bool:

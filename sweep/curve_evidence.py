@@ -9,6 +9,7 @@ from typing import Final
 from kvwall.objectives.kv import FULL_BITS
 from kvwall.spaces.quality import Evidence, QualityCurves, curve_key
 from kvwall.spaces.quality_methods import load_methods, reader_of
+from kvwall.spaces.quality_record_columns import dropper_of
 from kvwall.spaces.quality_tasks import TASKS, task_rows
 from kvwall.sweep.single import SingleDesign
 
@@ -72,7 +73,7 @@ def curves_used(single: SingleDesign) -> Iterator[Curve]:
         if min(single.number("key_bits"), single.number("value_bits")) < FULL_BITS:
             yield curve_of(curves, "quantizer", str(inputs["quantizer"]), task)
         if float(single.step.ledger.kept_fraction) < 1:
-            yield curve_of(curves, "evictor", str(inputs["evictor"]), task, visible)
+            yield curve_of(curves, "evictor", dropper_of(str(inputs["evictor"])), task, visible)
         if single.number("read_fraction") < 1:
             yield curve_of(curves, "evictor", reader_of(str(inputs["evictor"])), task)
         if 0 < weight_bits < FULL_BITS:

@@ -12,6 +12,7 @@ from kvwall.objectives import quality
 from kvwall.objectives.kv import FULL_BITS
 from kvwall.objectives.metrics import compression
 from kvwall.spaces.quality_methods import reader_of
+from kvwall.spaces.quality_record_columns import dropper_of
 from kvwall.spaces.quality_tasks import TASKS, Task, task_named
 from kvwall.spaces.units import Real
 from kvwall.sweep.curve_evidence import Curve, curve_of
@@ -78,7 +79,7 @@ def _terms(sheet: Sheet, single: SingleDesign, row: int) -> Iterator[Terms]:
         for kind in ("key", "value"):
             yield _of_bits(sheet, single, row, kind, getattr(own.cache, kind), curve)
     if drops:
-        curve = curve_of(curves, "evictor", str(inputs["evictor"]), task, visible)
+        curve = curve_of(curves, "evictor", dropper_of(str(inputs["evictor"])), task, visible)
         yield _of_tokens(sheet, single, row, ("evict", "keep", asked.kept_fraction), own.evictor, curve)
     if quantizes and drops:
         yield _of_small_budget(sheet, single, row)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from kvwall.objectives.kv import FULL_BITS
 from kvwall.spaces.quality import LONGEST_CONTEXT
+from kvwall.spaces.quality_record_columns import dropper_of
 from kvwall.sweep.curve_evidence import curves_used
 from kvwall.sweep.single import SingleDesign
+
+_ONLY_BYTES: Final = ("residual_window", "outlier_fraction")
+_FEWEST_ACTIVATION_BITS: Final = 4.0
+"""Of published rows."""
 
 
 def quality_flags(single: SingleDesign) -> Iterator[str]:
@@ -16,6 +22,11 @@ def quality_flags(single: SingleDesign) -> Iterator[str]:
     narrow = [name for name in ("key_bits", "value_bits") if single.number(name) < FULL_BITS]
     if narrow and single.number("kv_group_size") == 0:
         yield "low-bit KV without scale overhead: kv_group_size = 0 stores no scales"
+    if narrow and any(single.number(name) for name in _ONLY_BYTES):
+        yield f"quality: losses are by payload bits; {', '.join(_ONLY_BYTES)} change bytes only"
+    evictor = str(single.inputs["evictor"])
+    if float(single.step.ledger.kept_fraction) < 1 and dropper_of(evictor) != evictor:
+        yield f"quality: {evictor} drops nothing; what retention drops is counted as dropped blind to the question"
     yield from _beyond(single, narrow)
     if used:
         yield from _unmeasured(single)
@@ -33,6 +44,11 @@ def _beyond(single: SingleDesign, narrow: list[str]) -> Iterator[str]:
             yield f"quality: {name} below {fewest:g} extrapolates the curves"
     if 0 < float(single.design.precision.weight_bits) < fewest:
         yield f"quality: weight_bits below {fewest:g} extrapolates the curves"
+    if single.number("activation_bits") < _FEWEST_ACTIVATION_BITS:
+        yield f"quality: activation_bits below {_FEWEST_ACTIVATION_BITS:g} extrapolates the curves"
+    if single.model.weight_payload_bits <= float(single.design.precision.weight_bits) < FULL_BITS:
+        published = f"{single.model.weight_payload_bits:g}-bit weights"
+        yield f"quality: the checkpoint has {published}, native ones lose nothing; these are rounded again"
     kept, read = float(single.step.ledger.kept_fraction), single.number("read_fraction")
     for share, what in ((kept, "kept"), (read, "read")):
         if share < least:

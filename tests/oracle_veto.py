@@ -17,6 +17,7 @@ NAIVE = {"naive", "int_per_token", "nf_per_token"}
 """Quantizers that round to the nearest step with one scale a token."""
 NEVER_SEE = {
     "query_agnostic", "position", "random", "expected_attention", "knorm", "critical_snapkv", "streaming_llm",
+    "read_sparse", "block_retrieval", "quest", "page_mean", "cluster", "infllm",
 }  # fmt: skip
 """Evictors that never know what will be asked."""
 BY_QUESTION = {

@@ -492,7 +492,7 @@ def test_faults_of_a_point_are_told(
         (["--quality", "nowhere.csv"], "nowhere.csv"),
         (["--quality", "--point", POINT, "--evictor", "snapvk"], "did you mean snapkv"),
         (["--quality", "--point", POINT, "--point", POINT, "--hardware", "h100-sxm"], "leave it out with --quality"),
-        (["--quality", "--point", POINT, "--quality-curves", "none.json"], "not a quality record"),
+        (["--quality", "--point", POINT, "--quality-curves", "none.json"], "cannot be read"),
         (["--point", POINT], "--point is for --quality"),
         (["--method", "snapkv", "runs.csv"], "--method is for --quality"),
         (["--quality", "--point", "a", "--point", "b=1"], '--point "b=1"'),

@@ -259,13 +259,13 @@ def test_the_type_of_a_served_cache_is_read_and_the_file_without_one_is_the_base
     paths = [harness(tmp_path / "results_0.json", GSM8K, {"pretrained": MODEL, "kv_cache_dtype": "auto"})]
     paths.append(harness(tmp_path / "results_1.json", WORSE, f"pretrained={MODEL},kv_cache_dtype=fp8_e5m2,tp=1"))
     ((row,), _) = read_results(paths, {})
-    assert (row.method, row.bits_k, row.bits_v, row.baseline) == ("kv_cache_dtype=fp8_e5m2", 8, 8, 0.8)
+    assert (row.method, row.bits_k, row.bits_v, row.baseline) == ("fp8_e5m2", 8, 8, 0.8)
     ((row,), _) = read_results(paths, {"method": "KV fp8", "baseline": str(paths[0])})
-    assert (row.method, "its file says method=kv_cache_dtype=fp8_e5m2" in row.notes) == ("KV fp8", True)
+    assert (row.method, "its file says method=fp8_e5m2" in row.notes) == ("KV fp8", True)
     assert "bits_k is 8.0 in the file and 4.0 by --bits-k" in refusals(
         paths, {"bits_k": "4", "bits_v": "4", "baseline": str(paths[0])}
     )[0]  # fmt: skip
-    assert "named as baseline, but method=kv_cache_dtype=fp8_e5m2" in refusals(paths, {"baseline": str(paths[1])})[0]
+    assert "named as baseline, but method=fp8_e5m2" in refusals(paths, {"baseline": str(paths[1])})[0]
 
 
 def test_ruler_by_length_and_its_group(tmp_path: Path) -> None:

@@ -62,8 +62,9 @@ LOG_NOISE: Final = (0.005, 0.05)
 """The same of ln(PPL/PPL0): a constant, and a share of it."""
 _LEAST_NOISE: Final = 0.002
 """Of a loss that states one: scores are rounded."""
-_OUTLIER: Final = 1e-6
-"""Likelihood of any loss, relative to the likeliest: what no factor explains says nothing."""
+_OUTLIER: Final = 1e-30
+"""Likelihood of any loss, relative to the likeliest: so small that a lone point is believed, however far it is from the
+curve, and that of points which contradict one another those that agree decide."""
 _HALF: Final = 20.0
 _STEP: Final = 0.05
 GRID: Final[Floats] = np.arange(-_HALF, _HALF + _STEP / 2, _STEP)

@@ -12,6 +12,8 @@ from kvwall.sweep.quality_results.result import AS_THEY_ARE, WEIGHTS, Label
 
 _MODEL: Final = ("pretrained", "model", "path")
 _CACHE: Final = "kv_cache_dtype"
+_NAMES: Final = {"fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8_e5m2"}
+"""Types of a cache -> the quantizers they stand for."""
 _BITS = re.compile(r"(?:fp|int|nvfp|mxfp|q)(\d{1,2})(?:_.*)?", re.IGNORECASE)
 _WEIGHTS: Final = ("quantization", "load_in_4bit", "load_in_8bit")
 _WHOLE: Final = frozenset({"auto", "bf16", "bfloat16", "fp16", "float16", "half"})
@@ -24,7 +26,7 @@ def labels_of(document: Document) -> dict[str, Label]:
     labels: dict[str, Label] = {"model": model} if model else {}
     cache = arguments.get(_CACHE, "").lower()
     if cache and cache not in _WHOLE:
-        labels["method"] = f"{_CACHE}={cache}"
+        labels["method"] = _NAMES.get(cache, cache)
         bits = _BITS.fullmatch(cache)
         if bits and int(bits[1]) < 16:
             labels |= {"bits_k": float(bits[1]), "bits_v": float(bits[1])}

@@ -14,6 +14,7 @@ from kvwall.objectives.tiers import TIERS
 from kvwall.spaces.axes import AXES, NATIVE, Value
 from kvwall.spaces.quality import LONGEST_CONTEXT
 from kvwall.spaces.quality_methods import reader_of
+from kvwall.spaces.quality_record_columns import dropper_of
 from kvwall.spaces.quality_tasks import TASKS, task_rows
 from kvwall.sweep.curve_evidence import Curve, curve_of
 from kvwall.sweep.report.allowed_vetoes import concerned_by
@@ -208,7 +209,7 @@ def _of_evictor(study: Study, used: Mapping[str, Mask], evictor: str, task: str)
     if "tokens dropped" in used:
         for visible in map(bool, study.space.values("question_visible")):
             concerns = _both(_both(_evicts, is_this), _is("question_visible", visible))
-            yield curve_of(curves, "evictor", evictor, task, visible), concerns
+            yield curve_of(curves, "evictor", dropper_of(evictor), task, visible), concerns
     if "tokens not read" in used:
         yield curve_of(curves, "evictor", reader_of(evictor), task), _both(used["tokens not read"], is_this)
 
