@@ -24,8 +24,9 @@ NO_TRAITS: Final[Sequence[Collection[str]]] = ((),)
 
 
 def dropper_of(evictor: str) -> str:
-    """The name whose curve tells what dropping tokens loses: a reader drops none, so others are taken to be dropped
-    as by a score that does not see the question.
+    """The name whose curve tells what dropping tokens loses.
+
+    A reader drops none, so what is dropped beside it is taken to be dropped by a score that does not see the question.
 
     >>> dropper_of("quest"), dropper_of("snapkv")
     ('query_agnostic', 'snapkv')
