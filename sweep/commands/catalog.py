@@ -174,7 +174,12 @@ def _axes(entries: Sequence[Entry]) -> None:
         [e["name"], "required" if e["required"] else number_text(e["neutral"]), e["meaning"], e["allowed"]]
         for e in entries
     ]
-    _print_table({"axis": "word", "neutral": "word", "meaning": "text", "allowed": "text"}, rows)
+    console = terminal()
+    table = _table(console, {"axis": "word", "neutral": "word", "meaning": "text", "allowed": "text"}, rows)
+    apart = sum(max(len(str(row[place])) for row in rows) for place in (0, 1))
+    longest = max(len(word) for row in rows for word in str(row[3]).split())
+    table.columns[3].width = max(longest, (console.width - apart) // 2)  # names of methods are long words
+    console.print(table)
 
 
 def _metrics(entries: Sequence[Entry]) -> None:
