@@ -70,7 +70,7 @@ NEUTRAL: dict[str, AxisValue] = {
 """Neutral values; `hard_retrieval` is no axis but what the workload asks for."""
 WORDS: dict[str, AxisValue] = {"weight_bits": None, "max_model_length": 0, "utilisation": None}
 """What an axis's word stands for: the checkpoint's formats, no stated length, an engine that takes all."""
-IGNORED = {"model", "hardware", "engine", "price_basis"}
+IGNORED = {"model", "hardware", "engine", "price_basis", "weight_quantizer"}
 
 
 def given(model: Mapping[str, Any], hardware: Mapping[str, float | None], axes: Mapping[str, AxisValue]) -> Given:
