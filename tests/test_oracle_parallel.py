@@ -104,7 +104,7 @@ def test_expert_parallel() -> None:
     sent = 48 + 2 * (16 + 16) * 0.75
     assert pairs["regime_distance"] == pytest.approx(math.log((dense + 380) / 100 / (sent / 16)))
     assert oracle(TINY, CHIP, axes)["status"] == "layout"
-    assert oracle(MIXTURE, CHIP, axes | {"expert_parallel": 3}) == {"status": "layout"}
+    assert oracle(MIXTURE, CHIP, axes | {"expert_parallel": 3}) == {"status": "layout", "veto": "none"}
 
 
 def test_expert_skew() -> None:

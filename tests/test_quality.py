@@ -222,14 +222,16 @@ def test_reading_less_than_all_costs_less_than_dropping_it_blindly() -> None:
     assert np.all(reading[needles] < 0.5 * dropping[needles])
 
 
-def test_a_reader_has_its_own_curve_and_others_that_of_their_family() -> None:
-    assert {reader_of(name) for name in EVICTORS if load_methods()["evictor"].family(name) not in READERS} == {
-        READERS[0]
-    }
+def test_a_reader_has_its_own_curve_and_what_is_dropped_beside_it_is_dropped_blindly() -> None:
+    families = load_methods()["evictor"]
+    assert {reader_of(name) for name in EVICTORS if families.family(name) not in READERS} == {READERS[0]}
     found = quality_parameters(CURVES)
-    quest, snapkv = EVICTORS.index("quest"), EVICTORS.index("snapkv")
-    assert np.array_equal(found.reader.log_half[:, quest], found.evictor.log_half[:, quest])  # type: ignore[index]
-    assert not np.array_equal(found.reader.log_half[:, snapkv], found.evictor.log_half[:, snapkv])  # type: ignore[index]
+    quest, snapkv, blind, reads = (EVICTORS.index(name) for name in ("quest", "snapkv", "query_agnostic", READERS[0]))
+    halves = [np.asarray(curve.log_half) for curve in (found.evictor, found.reader)]
+    assert np.array_equal(halves[0][:, quest], halves[0][:, blind])
+    assert np.array_equal(halves[1][:, snapkv], halves[1][:, reads])
+    own = [CURVES.evictor["quest"][task].log_half for task in TASKS]
+    np.testing.assert_allclose(halves[1][:, quest, 1], own, rtol=1e-6)
 
 
 def test_paging_and_sharing_prefixes_cost_no_quality() -> None:

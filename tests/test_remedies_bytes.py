@@ -31,6 +31,7 @@ pytestmark = pytest.mark.usefixtures("float64")
 def test_every_axis_is_drawn() -> None:
     """But those that change only quality, prices, or the rules of an engine."""
     others = {"engine", "quantizer", "evictor", "question_visible", "price_basis", "scale_bits", "zero_bits"}
+    others |= {"weight_quantizer"}
     assert set(AXES_DRAWN) == set(AXES) - others
 
 

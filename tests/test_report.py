@@ -399,7 +399,7 @@ def test_margins_are_the_best_admissible_values_of_a_brute_force_search(folder: 
     feasible, best = elements.figures["margin-retention"]["data"]
     assert "feasible" in feasible["hovertemplate"]
     np.testing.assert_allclose(numbers(best["y"]), found.margins["retention"], rtol=2e-6)
-    assert max(numbers(feasible["y"])) > max(numbers(best["y"]))
+    assert max(numbers(feasible["y"])) >= max(numbers(best["y"]))
     text = text_of(elements)
     assert "best feasible design, constraints ignored" in text
     assert "1 of the 2 values of placement_host move KV out of device memory" in text
