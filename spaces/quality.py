@@ -146,12 +146,8 @@ class QualityCurves:
 
     def eviction(self, name: str, task: str, visible: bool) -> FittedEviction:
         """The curve of an evictor and a task."""
-        return (self.evictor if visible else self.hidden)[name][task]
-
-    @property
-    def hidden(self) -> EvictionTables:
-        """The curves of all evictors where the question is hidden."""
-        return self.evictor | self.evictor_hidden
+        table = self.evictor_hidden if not visible and name in self.evictor_hidden else self.evictor
+        return table[name][task]
 
 
 def curve_key(remedy: str, name: str, task: str, visible: bool = True) -> str:

@@ -63,6 +63,10 @@ class EvictionCurve:
     noise: Real
     """Hazard that the upper curve adds for each e-fold of fewer tokens."""
 
+    def moved(self, by: Real) -> EvictionCurve:
+        """The curve that loses as much at e^by times as many dropped tokens per kept one."""
+        return replace(self, log_half=self.log_half + by)
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from kvwall.sweep.single import attempt
 from kvwall.sweep.speed_table import counted
 from kvwall.sweep.store.atomic import write_atomically
 from kvwall.sweep.validate_speed import nothing_usable
-from kvwall.sweep.written_file import check_place, is_same
+from kvwall.sweep.written_file import check_record, holds
 
 CURVE_OPTIONS: Final = ("evictor", "quantizer")
 """Names whose curves take the points of methods that are not known by name."""
@@ -259,25 +258,9 @@ def check_out(path: Path, inputs: Sequence[Path] = ()) -> None:
     Raises:
         InputError: with every fault.
     """
-    faults = Faults()
-    if path.suffix != ".json":
-        faults.add(f"--out {path}: give a name that ends in .json")
-    check_place("--out", path, inputs, faults)
-    faults.raise_if_any()
-    if is_same(path, RECORD):
-        faults.add(f"--out {path} is the shipped record: give another name")
-    elif path.exists() and not _is_record(path):
-        faults.add(f"--out {path} is there and is no quality record: give another name, or remove it")
-    faults.raise_if_any()
-
-
-def _is_record(path: Path) -> bool:
-    """Whether a file is a quality record, perhaps an older one."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and {"version", "quantizer", "evictor"} <= found.keys()
+    check_record(path, inputs, RECORD)
+    if path.exists() and not holds(path, {"version", "quantizer", "evictor"}):
+        raise InputError(f"--out {path} is there and is no quality record: give another name, or remove it")
 
 
 def write_curves(record: QualityCurves, path: Path) -> None:

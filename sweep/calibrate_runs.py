@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from kvwall.sweep.calibration.update import updated
 from kvwall.sweep.runs import read_runs
 from kvwall.sweep.speed_prediction import predict, usable_steps
 from kvwall.sweep.validate_speed import errors_of_predictions, nothing_usable
-from kvwall.sweep.written_file import check_place, is_same
+from kvwall.sweep.written_file import check_record, holds
 
 
 @dataclass(frozen=True)
@@ -80,30 +79,14 @@ def check_out(path: Path, inputs: Sequence[Path] = ()) -> None:
     Raises:
         InputError: with every fault.
     """
-    faults = Faults()
-    if path.suffix != ".json":
-        faults.add(f"--out {path}: give a name that ends in .json; the covariance lies beside it, in .parquet")
-    check_place("--out", path, inputs, faults)
-    faults.raise_if_any()
-    if is_same(path, RECORD):
-        faults.add(f"--out {path} is the shipped record: give another name")
     beside = path.with_suffix(".parquet")
-    check_place("--out", beside, inputs, faults)
-    faults.raise_if_any()
-    if path.exists() and not _is_record(path):
+    check_record(path, inputs, RECORD, (beside,), "; the covariance lies beside it, in .parquet")
+    faults = Faults()
+    if path.exists() and not holds(path, {"terms", "reach"}):
         faults.add(f"--out {path} is there and is no calibration record: give another name, or remove it")
     if beside.exists() and not _is_covariance(beside):
         faults.add(f"--out {path} would overwrite {beside}, which is no part of a record: give another name")
     faults.raise_if_any()
-
-
-def _is_record(path: Path) -> bool:
-    """Whether a file is a calibration record, perhaps an older one."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and {"terms", "reach"} <= found.keys()
 
 
 def _is_covariance(path: Path) -> bool:

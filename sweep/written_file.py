@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +43,42 @@ def check_place(option: str, path: Path, inputs: Iterable[Path], faults: Faults)
         faults.add(f"{option} {path}: is no path ({fault}): name another file")
         return
     check_target(path, option, faults)
+
+
+def check_record(
+    path: Path, inputs: Sequence[Path], shipped: Path, beside: Sequence[Path] = (), hint: str = ""
+) -> None:
+    """Refuse a name that no record can have, or that the shipped one has.
+
+    Args:
+        path: the name, given as --out.
+        inputs: files that the command reads.
+        shipped: the record that must stay.
+        beside: other files that are written with it.
+        hint: what a reader should know of these.
+
+    Raises:
+        InputError: with every fault.
+    """
+    faults = Faults()
+    if path.suffix != ".json":
+        faults.add(f"--out {path}: give a name that ends in .json{hint}")
+    check_place("--out", path, inputs, faults)
+    faults.raise_if_any()
+    if is_same(path, shipped):
+        faults.add(f"--out {path} is the shipped record: give another name")
+    for each in beside:
+        check_place("--out", each, inputs, faults)
+    faults.raise_if_any()
+
+
+def holds(path: Path, keys: Set[str]) -> bool:
+    """Whether a file is a JSON object with these keys at least, perhaps of an older version."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and keys <= found.keys()
 
 
 def is_same(one: Path, other: Path) -> bool:

@@ -12,9 +12,10 @@ import kvwall as kv
 from kvwall.spaces.axes import AXES
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.cli import run
+from kvwall.sweep.quality_budget import checked_most
 from kvwall.sweep.remedies import combine, remedies
 from kvwall.sweep.remedies.answer import _tried
-from kvwall.sweep.remedies.budget import checked_budget, stated_budgets
+from kvwall.sweep.remedies.budget import stated_budgets
 from kvwall.sweep.remedies.choose import best_place
 from kvwall.sweep.remedies.map import ANSWERS
 from kvwall.sweep.remedies.outcome import METRICS, Evaluator, Outcome, Outcomes
@@ -340,7 +341,7 @@ def test_nothing_admissible_leaves_with_3(capsys):
 )
 def test_a_budget_is_a_share(budget, said):
     with pytest.raises(InputError) as caught:
-        checked_budget(budget, "aggregate")
+        checked_most(budget, "aggregate")
     assert said in caught.value.faults[0]
 
 
@@ -373,9 +374,9 @@ def test_all_faults_come_together():
 
 
 def test_a_budget_of_perplexity_may_exceed_one():
-    assert checked_budget(1.5, "perplexity") == 1.5
+    assert checked_most(1.5, "perplexity") == 1.5
     with pytest.raises(InputError, match="more than all"):
-        checked_budget(1.5, "retrieval")
+        checked_most(1.5, "retrieval")
 
 
 # --- sentences -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ Source: standard deviations of greatest likelihood on published rows, `python -m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import hypot
 from typing import Final
 
@@ -165,11 +165,10 @@ def blurred(density: Floats, sd: float) -> Floats:
 def _moved(curves: QualityParameters, log_factor: Mapping[str, Real]) -> QualityParameters:
     def bits(curve: BitCurve, remedy: str) -> BitCurve:
         factor = jnp.exp(log_factor[remedy])
-        return BitCurve(curve.scale * factor, curve.slope, curve.floor * factor, curve.spread, curve.noise)
+        return replace(curve.scaled(factor), floor=curve.floor * factor)
 
     def eviction(curve: EvictionCurve) -> EvictionCurve:
-        log_half = curve.log_half - log_factor["evictor"] / curve.exponent
-        return EvictionCurve(curve.exponent, log_half, curve.ceiling, curve.spread, curve.noise)
+        return curve.moved(-log_factor["evictor"] / curve.exponent)
 
     return QualityParameters(
         cache=CacheCurve(bits(curves.cache.key, "quantizer"), bits(curves.cache.value, "quantizer")),

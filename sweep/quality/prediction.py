@@ -17,7 +17,7 @@ from kvwall.objectives import quality
 from kvwall.objectives.veto import VETOES, first_veto
 from kvwall.spaces.design import KVFormat
 from kvwall.spaces.quality import LONGEST_CONTEXT, SUBTASK_ON_BITS, QualityCurves
-from kvwall.spaces.quality_columns import CacheCurve, EvictionCurve, QualityParameters
+from kvwall.spaces.quality_columns import CacheCurve, QualityParameters
 from kvwall.spaces.quality_methods import EVICTORS, QUANTIZERS, WEIGHT_QUANTIZERS, load_methods
 from kvwall.spaces.quality_record_columns import quality_parameters
 from kvwall.spaces.quality_tasks import TASKS
@@ -136,8 +136,8 @@ def _of_parts(
     cache = taken(parameters.cache, quantizer, traits)
     return QualityParameters(
         cache=CacheCurve(cache.key.scaled(harder), cache.value.scaled(harder)),
-        evictor=_moved(taken(parameters.evictor, evictor, visible), subtask),
-        reader=_moved(taken(parameters.reader, evictor, visible), subtask),
+        evictor=taken(parameters.evictor, evictor, visible).moved(subtask),
+        reader=taken(parameters.reader, evictor, visible).moved(subtask),
         weight=taken(parameters.weight, weight).scaled(channel),
         activation=taken(parameters.activation),
         small_budget=taken(parameters.small_budget),
@@ -159,7 +159,3 @@ def sees_question(row: Row) -> bool:
 
 def _traits(row: Row) -> Collection[str]:
     return tuple(name for name in ("llama_3", "k_outliers") if getattr(row, name))
-
-
-def _moved(curve: EvictionCurve, by: Any) -> EvictionCurve:
-    return EvictionCurve(curve.exponent, curve.log_half + by, curve.ceiling, curve.spread, curve.noise)

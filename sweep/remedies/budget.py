@@ -16,7 +16,6 @@ from kvwall.sweep.single import attempt, plain
 Budgets: TypeAlias = Sequence[Budget]
 """Every one must hold."""
 DEFAULT_TASK: Final = "aggregate"
-checked_budget = checked_most
 
 
 def stated_budgets(quality_budget: object, task: object) -> tuple[Budget, ...]:
@@ -27,7 +26,7 @@ def stated_budgets(quality_budget: object, task: object) -> tuple[Budget, ...]:
     """
     if not isinstance(quality_budget, Mapping):
         about = task_of(quality_budget, task)
-        return (Budget(about, checked_budget(plain(quality_budget), about)),)
+        return (Budget(about, checked_most(plain(quality_budget), about)),)
     faults, found = Faults(), []
     for name, most in quality_budget.items():
         known = attempt(faults, lambda name=name: task_rows(str(name)))  # type: ignore[misc]
