@@ -22,8 +22,10 @@ class QualityGather:
     """The quality columns of a space; a call gathers them."""
 
     def __init__(self, space: Space, parameters: QualityParameters, veto: VetoColumns) -> None:
-        self._parameters, self._veto = parameters, veto
-        self._cache = _told_apart(parameters.cache, space)
+        # As wide as every other table: numbers of one design are then the same however many are computed at once.
+        self._parameters = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), parameters)
+        self._veto = veto
+        self._cache = _told_apart(self._parameters.cache, space)
         names = {"quantizer": QUANTIZERS, "evictor": EVICTORS, "weight_quantizer": WEIGHT_QUANTIZERS}
         self._codes = {
             axis: np.array([known.index(str(value)) for value in space.values(axis)]) for axis, known in names.items()

@@ -92,6 +92,14 @@ class Front:
         return found
 
 
+def nondominated(values: _Array) -> _Array:
+    """The distinct vectors among these that no other dominates, shape (n, objectives)."""
+    distinct = np.unique(values, axis=0)
+    if values.shape[1] == 1:
+        return distinct[:1]
+    return distinct[_nondominated(distinct)] if len(distinct) else distinct
+
+
 def _nondominated(values: _Array) -> _Array:
     """Which of these distinct vectors no other dominates."""
     if not np.all(np.isfinite(values)):  # moocore 0.3 misjudges infinities in four objectives and more

@@ -66,10 +66,12 @@ class Constraint:
 
 
 def signed(objectives: Sequence[Objective], metrics: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Each objective's sign * value, smaller is better, shape (designs, objectives).
+    """Each objective's sign * value as fronts compare it, smaller is better, shape (designs, objectives)."""
+    values = [rounded(one.sign * np.asarray(metrics[one.metric], np.float64)) for one in objectives]
+    return np.stack(values, axis=1)
 
-    To 40 bits: float64 too computes equal quantities with different last bits.
-    """
-    values = np.stack([one.sign * np.asarray(metrics[one.metric], np.float64) for one in objectives], axis=1)
+
+def rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """To 40 bits, as float64 too computes equal quantities with different last bits; no order is ever reversed."""
     mantissa, exponent = np.frexp(values)
     return np.ldexp(np.round(mantissa * 2.0**40) * 2.0**-40, exponent)
