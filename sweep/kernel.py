@@ -50,8 +50,11 @@ class Problem:
         return evaluate(self.columns.design(positions), self.task)
 
     def metric_shapes(self) -> dict[str, frozenset[str]]:
-        """Metric -> the dimensions it depends on, by tracing with one array dimension per grid dimension."""
-        dims, shape = self.columns.space.dims, self.columns.space.shape
+        """Metric -> the dimensions it depends on, by tracing with one array dimension per grid dimension.
+
+        Two places along each tell whether a metric varies; whole axes of a large grid would not fit in memory.
+        """
+        dims, shape = self.columns.space.dims, [2] * len(self.columns.space.dims)
         rank = len(dims)
         positions = {
             name: jax.ShapeDtypeStruct([size if i == place else 1 for i in range(rank)], jnp.int32)
