@@ -6,6 +6,7 @@ user's own machine, where a record has been told rows of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
@@ -48,7 +49,7 @@ class Term:
 
 
 def _term(meaning: str, unit: str, value: float, sd: float, own_kernels: float | None = None, **spread: float) -> Term:
-    return Term(meaning, unit, float(jnp.log(value)), sd, spread, own_kernels)  # type: ignore[arg-type]
+    return Term(meaning, unit, math.log(value), sd, spread, own_kernels)  # type: ignore[arg-type]
 
 
 TERMS: Final[Mapping[str, Term]] = {

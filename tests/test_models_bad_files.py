@@ -1,10 +1,9 @@
-"""Bad model files: a message in under a second, whatever the file holds."""
+"""Bad model files: a message after little work, whatever the file holds."""
 
 from __future__ import annotations
 
 import json
 import os
-import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,23 +16,25 @@ from hypothesis import strategies as st
 from kvwall.spaces.errors import InputError
 from kvwall.spaces.models import load_model, model_names, read_model
 from kvwall.spaces.models.load import CATALOGUE, LARGEST_FILE
+from tests.counted_work import lines_run
 
 SHAPES = sorted(file for file in CATALOGUE.glob("*.json") if not file.name.endswith("hf_quant_config.json"))
 
 
+LITTLE = 100_000
+"""Lines of Python, a hundred times what refuses a small file; the longest of the catalogue takes five times that."""
+
+
 @pytest.fixture(autouse=True)
-def _in_time() -> Iterator[None]:
+def _catalogue_is_read() -> None:
+    """Sources and names are read once a process, which is not the work of the file that is read first."""
     load_model("Qwen/Qwen3-8B")
-    start = time.perf_counter()
-    yield
-    assert time.perf_counter() - start < 10  # far above what is needed, far below what a hang takes
 
 
 def refused(path: Path) -> str:
-    start = time.perf_counter()
-    with pytest.raises(InputError) as caught:
+    length = path.stat().st_size if path.is_file() else 0
+    with lines_run(LITTLE + 10 * min(length, LARGEST_FILE)), pytest.raises(InputError) as caught:
         load_model(str(path))
-    assert time.perf_counter() - start < 1
     return str(caught.value)
 
 
@@ -67,7 +68,7 @@ def test_a_folder_a_pipe_and_a_device(tmp_path: Path) -> None:
         '{"a":' * 500_000,
         '{"model_type": "llama", "hidden_size": ' + "9" * 100_000 + "}",
         '{"model_type": "llama", "hidden_size": ' + "[" * 900 + "]" * 900 + "}",
-        json.dumps({"model_type": "x" * 1_000_000}),
+        json.dumps({"model_type": "x" * 100_000}),
     ],
 )
 def test_text_that_describes_no_model(tmp_path: Path, text: str) -> None:
@@ -109,7 +110,8 @@ def test_a_wrong_value_is_refused_or_counted(data: st.DataObject, name: Path, va
     config = json.loads(name.read_text(encoding="utf-8"))
     path = data.draw(st.sampled_from(sorted(_counts(config))))
     try:
-        model = read_model(_with(config, path, value), "tiny", "test")
+        with lines_run(20 * LITTLE):
+            model = read_model(_with(config, path, value), "tiny", "test")
     except InputError:
         return
     assert 0 < model.parameters_active <= model.parameters_total
