@@ -20,11 +20,13 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive
 
 from kvwall.sweep.folding import folded
 from kvwall.sweep.provenance import Origin, Provenance, Value, is_constant
-from kvwall.sweep.ranges import range_after
+from kvwall.sweep.ranges import is_finite, range_after
 
 _T = TypeVar("_T")
 
 _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
+_CHOICES = {"min": lax.lt_p, "max": lax.gt_p}
+"""Extremes as a choice between their operands."""
 _ELEMENTWISE = frozenset(
     {
         "add", "add_any", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "sign", "floor", "ceil", "round",
@@ -145,7 +147,13 @@ class _Interpreter:
         if all(is_constant(value) for value in values):
             with jax.ensure_compile_time_eval():
                 return np.asarray(primitive.bind(*(np.broadcast_to(value, shape) for value in values), **params))
-        result = primitive.bind(*(self._grown(value, shape) for value in values), **params)
+        grown = [self._grown(value, shape) for value in values]
+        finite = all(is_finite(self._provenance.range_of(value)) for value in values)
+        if primitive.name in _CHOICES and finite:  # no NaN to propagate, which takes three instructions instead of one
+            first, second = grown
+            result = lax.select(_CHOICES[primitive.name].bind(first, second), first, second)
+        else:
+            result = primitive.bind(*grown, **params)
         self._record(result, primitive, params, values)
         return result
 

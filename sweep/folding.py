@@ -11,7 +11,7 @@ from jax.extend.core import Primitive
 
 from kvwall.spaces.design import NO_LIMIT
 from kvwall.sweep.provenance import Provenance, Value, is_constant
-from kvwall.sweep.ranges import range_after
+from kvwall.sweep.ranges import is_finite, range_after
 
 Apply: TypeAlias = Callable[[Primitive, Mapping[str, Any], Sequence[Value]], Value]
 """Does an elementwise operation, folding it where that is possible."""
@@ -43,8 +43,11 @@ def _flag(truth: bool) -> Value:
 
 
 def _decided(name: str, values: Sequence[Value], provenance: Provenance) -> Value | None:
-    """A comparison whose operands' ranges decide it."""
-    low, high = range_after(name, [provenance.range_of(value) for value in values], "b")
+    """A comparison whose operands' ranges decide it, or of a number with itself."""
+    ranges = [provenance.range_of(value) for value in values]
+    if values[0] is values[1] and is_finite(ranges[0]):
+        return _flag(name in {"eq", "le", "ge"})
+    low, high = range_after(name, ranges, "b")
     return _flag(bool(low)) if low == high else None
 
 

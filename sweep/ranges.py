@@ -2,7 +2,7 @@
 
 The columns of a grid are tables, so the least and the greatest value of every input are known while tracing. From
 them follow signs, bounds that never bind and conditions that always hold. Ranges are a little wider than exact, so that
-rounding in float32 cannot leave them; a value that is NaN is in no range and none is promised for it.
+rounding in float32 cannot leave them. What may be NaN has no finite range.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ def range_of_array(array: Any) -> Range:
     if not np.size(array) or np.any(np.isnan(np.asarray(array, np.float64))):
         return ANY
     return float(np.min(array)), float(np.max(array))
+
+
+def is_finite(within: Range) -> bool:
+    """Whether nothing in the range is infinite; then nothing is NaN either."""
+    return all(map(math.isfinite, within))
 
 
 def range_after(name: str, operands: Sequence[Range], kind: str = "f", *, terms: int = 1, exponent: int = 1) -> Range:
@@ -60,6 +65,9 @@ def range_after(name: str, operands: Sequence[Range], kind: str = "f", *, terms:
         return min(low for low, _ in operands[1:]), max(high for _, high in operands[1:])
     if name == "integer_pow":
         return _power(operands[0], exponent)
+    if name in _WHOLE:
+        low, high = (_of_bound(_WHOLE[name], bound) for bound in operands[0])
+        return low, high
     if name in _INCREASING:
         return _widened(*(_of_bound(_INCREASING[name], bound) for bound in operands[0]))
     rule = _RULES.get(name)
@@ -79,18 +87,16 @@ def _of_bound(function: Callable[[float], float], bound: float) -> float:
     try:
         return function(bound)
     except OverflowError:
-        return math.inf
+        return bound if math.isinf(bound) else math.inf
     except ValueError:  # the logarithm or root of a number that has none
         return -math.inf if bound <= 0 else bound
 
 
-def _product(one: float, other: float) -> float:
-    """Zero times infinity is NaN, which no range promises anything about."""
-    return 0.0 if one == 0 or other == 0 else one * other
-
-
 def _mul(one: Range, other: Range) -> Range:
-    corners = [_product(a, b) for a in one for b in other]
+    """Zero times infinity is NaN: no range of finite numbers may hold it."""
+    if (one == (0.0, 0.0) and not is_finite(other)) or (other == (0.0, 0.0) and not is_finite(one)):
+        return ANY
+    corners = [0.0 if a == 0 or b == 0 else a * b for a in one for b in other]
     return _widened(min(corners), max(corners))
 
 
@@ -145,9 +151,9 @@ _SAME = frozenset(
 
 _INCREASING: Mapping[str, Callable[[float], float]] = {
     "exp": math.exp, "log": math.log, "log1p": math.log1p, "expm1": math.expm1, "sqrt": math.sqrt,
-    "floor": lambda bound: bound if math.isinf(bound) else math.floor(bound),
-    "ceil": lambda bound: bound if math.isinf(bound) else math.ceil(bound),
 }  # fmt: skip
+_WHOLE: Mapping[str, Callable[[float], float]] = {"floor": math.floor, "ceil": math.ceil}
+"""What gives whole numbers, which are exact."""
 
 
 def _least(*operands: Range) -> Range:
