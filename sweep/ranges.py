@@ -75,12 +75,17 @@ def range_after(name: str, operands: Sequence[Range], kind: str = "f", *, terms:
 
 
 def _widened(low: float, high: float) -> Range:
-    """A sign, once certain, stays certain: zero is not widened. Beyond float32, infinity is possible."""
+    """A sign, once certain, stays certain: zero is not widened. Float32 may overflow to infinity and underflow to 0."""
     if math.isnan(low) or math.isnan(high):
         return ANY
+    low, high = min(low, _MOST), max(high, -_MOST)
     low, high = low - _WIDENING * abs(low), high + _WIDENING * abs(high)
-    most = float(np.finfo(np.float32).max)
-    return (low if low > -most else -math.inf), (high if high < most else math.inf)
+    low = 0.0 if 0 < low < _LEAST else -math.inf if low < -_MOST else low
+    high = 0.0 if -_LEAST < high < 0 else math.inf if high > _MOST else high
+    return low, high
+
+
+_LEAST, _MOST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 
 def _of_bound(function: Callable[[float], float], bound: float) -> float:
@@ -101,12 +106,11 @@ def _mul(one: Range, other: Range) -> Range:
 
 
 def _div(one: Range, other: Range) -> Range:
+    """By zero it is infinite; a zero among numbers that are not negative has no sign."""
     low, high = other
-    if low < 0 < high or low == high == 0:
+    if low < 0 <= high or low == high == 0:
         return ANY
-    if low >= 0:
-        return _mul(one, (0.0 if math.isinf(high) else 1 / high, math.inf if low == 0 else 1 / low))
-    return _mul(one, (-math.inf if high == 0 else 1 / high, 0.0 if math.isinf(low) else 1 / low))
+    return _mul(one, (0.0 if math.isinf(high) else 1 / high, math.inf if low == 0 else 1 / low))
 
 
 def _power(one: Range, exponent: int) -> Range:

@@ -58,6 +58,11 @@ class Reduction:
         found = Pushdown(self._provenance, lambda which, one: self._extreme_of(which, one, where)).extreme(kind, value)
         return lambda: jnp.where(jnp.logical_and(all_of(rows), counted() > 0), found(), NONE[kind])
 
+    @property
+    def size(self) -> int:
+        """How many reductions there are: flags to count, and extremes."""
+        return len(self._flags) + len(self._operands)
+
     def run(self) -> None:
         """Do the pass."""
         operands = [*self._words(), *self._operands]
