@@ -9,21 +9,24 @@ All inputs must be finite: 0*x is taken to be 0.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive
 
-from kvwall.spaces.design import NO_LIMIT
+from kvwall.sweep.folding import folded
+from kvwall.sweep.provenance import Origin, Provenance, Value, is_constant
+from kvwall.sweep.ranges import is_finite, range_after
 
-Value: TypeAlias = Any
-"""A NumPy array when known while tracing, else a tracer."""
 _T = TypeVar("_T")
 
 _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
+_CHOICES = {"min": lax.lt_p, "max": lax.gt_p}
+"""Extremes as a choice between their operands."""
 _ELEMENTWISE = frozenset(
     {
         "add", "add_any", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "sign", "floor", "ceil", "round",
@@ -36,24 +39,24 @@ _ELEMENTWISE = frozenset(
 )  # fmt: skip
 
 
-def compact(laws: Callable[..., _T]) -> Callable[..., _T]:
+def compact(laws: Callable[..., _T], provenance: Provenance | None = None) -> Callable[..., _T]:
     """The same function with every array leaf at its smallest broadcastable shape; use under `jax.jit`.
 
     Concrete NumPy leaves of the arguments are constants to fold; all others are traced. Results that turn out to be
-    constant come back as NumPy arrays.
+    constant come back as NumPy arrays. `provenance` may hold the ranges of leaves; it is given what is found of values.
     """
 
     def compacted(*arguments: Any) -> _T:
         leaves, tree = jax.tree.flatten(arguments)
-        traced = [leaf for leaf in leaves if not isinstance(leaf, np.ndarray | np.generic)]
+        traced = [leaf for leaf in leaves if not is_constant(leaf)]
 
         def of_traced(*given: Any) -> _T:
             rest = iter(given)
-            merged = [leaf if isinstance(leaf, np.ndarray | np.generic) else next(rest) for leaf in leaves]
+            merged = [leaf if is_constant(leaf) else next(rest) for leaf in leaves]
             return laws(*jax.tree.unflatten(tree, merged))
 
         program, shape = jax.make_jaxpr(of_traced, return_shape=True)(*traced)
-        results = _Interpreter().run(program, traced)
+        results = _Interpreter(provenance or Provenance()).run(program, traced)
         found: _T = jax.tree.unflatten(jax.tree.structure(shape), results)
         return found
 
@@ -63,7 +66,8 @@ def compact(laws: Callable[..., _T]) -> Callable[..., _T]:
 class _Interpreter:
     """Evaluates a traced program on compact values. Values that meet larger ones are materialised once."""
 
-    def __init__(self) -> None:
+    def __init__(self, provenance: Provenance) -> None:
+        self._provenance = provenance
         self._materialised: dict[int, tuple[Value, Value]] = {}
         self._reciprocals: dict[int, tuple[Value, Value]] = {}
         self._computed: dict[Any, tuple[Sequence[Value], Value]] = {}
@@ -93,12 +97,11 @@ class _Interpreter:
         if name == "scan":
             return self._repeated(equation, values)
         if name == "broadcast_in_dim":
-            return [_spread(equation, values[0])]
+            return [self._spread(equation, values[0])]
         if name == "slice":
-            return [_slice(equation, values[0])]
+            return [self._slice(equation, values[0])]
         if name in _ELEMENTWISE:
-            simpler = _simplified(equation, values)
-            return [self._shared(equation, values) if simpler is None else simpler]
+            return [self._applied(equation.primitive, equation.params, values)]
         return self._general(equation, values)
 
     def _repeated(self, equation: JaxprEqn, values: list[Value]) -> Sequence[Value]:
@@ -109,34 +112,67 @@ class _Interpreter:
             state = self._evaluate(body.jaxpr, [_known(const) for const in body.consts], [*values[:fixed], *state])
         return state
 
-    def _shared(self, equation: JaxprEqn, values: list[Value]) -> Value:
-        """The result of an elementwise operation, computed once however often the program asks for it."""
-        key = (equation.primitive.name, str(equation.params), *map(_identity, values))
+    def _applied(self, primitive: Primitive, params: Mapping[str, Any], values: Sequence[Value]) -> Value:
+        """The result of an elementwise operation, at the highest rank of its operands."""
+        simpler = folded(primitive, params, values, self._provenance, self._applied)
+        if simpler is None:
+            return self._shared(primitive, params, values, lambda: self._elementwise(primitive, params, values))
+        rank = max(np.ndim(value) for value in values)
+        return self._reshaped(simpler, (1,) * (rank - np.ndim(simpler)) + np.shape(simpler))
+
+    def _shared(
+        self, primitive: Primitive, params: Mapping[str, Any], values: Sequence[Value], make: Callable[[], Value]
+    ) -> Value:
+        """The result of an operation, computed once however often the program asks for it."""
+        key = (primitive.name, str(params), *map(_identity, values))
         if key not in self._computed:
             # the operands are kept too, so that their ids are not reused
-            self._computed[key] = (values, self._elementwise(equation, values))
+            self._computed[key] = (values, make())
         return self._computed[key][1]
 
-    def _elementwise(self, equation: JaxprEqn, values: list[Value]) -> Value:
+    def _elementwise(self, primitive: Primitive, params: Mapping[str, Any], values: Sequence[Value]) -> Value:
         shape = np.broadcast_shapes(*(np.shape(value) for value in values))
-        if equation.primitive.name == "div" and not _constant(values[1]) and np.shape(values[1]) != shape:
+        if primitive.name == "div" and not is_constant(values[1]) and np.shape(values[1]) != shape:
             # one division per small value instead of one per point
-            inverse = self._once(self._reciprocals, values[1], lambda value: 1 / value)
+            inverse = self._once(self._reciprocals, values[1], self._inverse)
             return self._elementwise_of(lax.mul_p, {}, [values[0], inverse], shape)
-        return self._elementwise_of(equation.primitive, equation.params, values, shape)
+        return self._elementwise_of(primitive, params, values, shape)
+
+    def _inverse(self, value: Value) -> Value:
+        return self._elementwise_of(lax.div_p, {}, [np.ones((), value.dtype), value], np.shape(value))
 
     def _elementwise_of(
-        self, primitive: Primitive, params: Mapping[str, Any], values: list[Value], shape: tuple[int, ...]
+        self, primitive: Primitive, params: Mapping[str, Any], values: Sequence[Value], shape: tuple[int, ...]
     ) -> Value:
-        if all(_constant(value) for value in values):
+        if all(is_constant(value) for value in values):
             with jax.ensure_compile_time_eval():
                 return np.asarray(primitive.bind(*(np.broadcast_to(value, shape) for value in values), **params))
-        return primitive.bind(*(self._grown(value, shape) for value in values), **params)
+        grown = [self._grown(value, shape) for value in values]
+        finite = all(is_finite(self._provenance.range_of(value)) for value in values)
+        if primitive.name in _CHOICES and finite:  # no NaN to propagate, which takes three instructions instead of one
+            first, second = grown
+            result = lax.select(_CHOICES[primitive.name].bind(first, second), first, second)
+        else:
+            result = primitive.bind(*grown, **params)
+        self._record(result, primitive, params, values)
+        return result
+
+    def _record(
+        self, result: Value, primitive: Primitive, params: Mapping[str, Any], values: Sequence[Value], terms: int = 1
+    ) -> None:
+        within = range_after(
+            primitive.name,
+            [self._provenance.range_of(value) for value in values],
+            np.dtype(result.dtype).kind,
+            terms=terms,
+            exponent=params.get("y", 1),
+        )
+        self._provenance.record(result, Origin(primitive, params, values), within)
 
     def _grown(self, value: Value, shape: tuple[int, ...]) -> Value:
         if np.shape(value) == shape:
             return value
-        if not _constant(value):
+        if not is_constant(value):
             value = self._once(self._materialised, value, lax.optimization_barrier)
         aligned = (1,) * (len(shape) - np.ndim(value)) + np.shape(value)
         return lax.broadcast_in_dim(lax.reshape(value, aligned), shape, tuple(range(len(shape))))
@@ -147,27 +183,82 @@ class _Interpreter:
             cache[id(value)] = (value, make(value))
         return cache[id(value)][1]
 
+    def _spread(self, equation: JaxprEqn, value: Value) -> Value:
+        """A broadcast, put off: new dimensions get size 1, grown ones stay 1."""
+        shape = [1] * len(equation.params["shape"])
+        for place, size in zip(equation.params["broadcast_dimensions"], np.shape(value), strict=True):
+            shape[place] = size
+        return self._reshaped(value, tuple(shape))
+
+    def _reshaped(self, value: Value, shape: tuple[int, ...]) -> Value:
+        if is_constant(value) or np.shape(value) == shape:
+            return np.reshape(value, shape) if is_constant(value) else value
+
+        def make() -> Value:
+            result = lax.reshape(value, shape)
+            self._record(result, lax.reshape_p, {}, [value])
+            return result
+
+        return self._shared(lax.reshape_p, {"shape": shape}, [value], make)
+
+    def _slice(self, equation: JaxprEqn, value: Value) -> Value:
+        """A slice; along dimensions where the value does not vary any slice is the value itself."""
+        cuts = []
+        strides = equation.params["strides"] or (1,) * np.ndim(value)
+        for size, start, stop, stride in zip(
+            np.shape(value), equation.params["start_indices"], equation.params["limit_indices"], strides, strict=True
+        ):
+            cuts.append(slice(0, 1) if size == 1 else slice(start, stop, stride))
+        return value[tuple(cuts)]
+
     def _general(self, equation: JaxprEqn, values: list[Value]) -> Sequence[Value]:
         """Any other operation: only the dimensions it works on are grown to their traced size."""
         axes = equation.params.get("axes", equation.params.get("dimensions"))
-        constant = all(_constant(value) for value in values)
-        grown = []
-        for variable, value in zip(equation.invars, values, strict=True):
-            full = _shaped(variable).shape
-            kept = range(len(full)) if axes is None else axes
-            shape = tuple(n if i in kept else np.shape(value)[i] for i, n in enumerate(full))
-            grown.append(np.broadcast_to(value, shape) if constant else self._grown(value, shape))
-        if constant:
-            with jax.ensure_compile_time_eval():
-                results = equation.primitive.bind(*grown, **equation.params)
-                results = results if equation.primitive.multiple_results else [results]
-                return [np.asarray(result) for result in results]
-        results = equation.primitive.bind(*grown, **equation.params)
-        return results if equation.primitive.multiple_results else [results]
+        if equation.primitive.name.startswith("reduce_") and axes is not None:
+            return [self._reduced(equation, values[0])]
+        constant = all(is_constant(value) for value in values)
+        grown = [
+            self._along(value, _shaped(variable).shape, axes, constant)
+            for variable, value in zip(equation.invars, values, strict=True)
+        ]
+        return self._bound(equation, grown, constant)
+
+    def _along(self, value: Value, full: tuple[int, ...], axes: Sequence[int] | None, constant: bool) -> Value:
+        """The value grown along `axes` (None: all)."""
+        shape = tuple(n if axes is None or i in axes else np.shape(value)[i] for i, n in enumerate(full))
+        return np.broadcast_to(value, shape) if constant else self._grown(value, shape)
+
+    def _bound(self, equation: JaxprEqn, grown: list[Value], constant: bool) -> Sequence[Value]:
+        if not constant:
+            results = equation.primitive.bind(*grown, **equation.params)
+            return results if equation.primitive.multiple_results else [results]
+        with jax.ensure_compile_time_eval():
+            results = equation.primitive.bind(*grown, **equation.params)
+            results = results if equation.primitive.multiple_results else [results]
+            return [np.asarray(result) for result in results]
+
+    def _reduced(self, equation: JaxprEqn, value: Value) -> Value:
+        """A sum or an extreme along axes; along those of size 1 it is the value itself."""
+        full, axes = _shaped(equation.invars[0]).shape, equation.params["axes"]
+        terms = math.prod(full[axis] for axis in axes)
+        if terms == 1 and equation.primitive.name not in {"reduce_precision"}:
+            return self._reshaped(value, tuple(n for axis, n in enumerate(np.shape(value)) if axis not in axes))
+
+        def make() -> Value:
+            constant = is_constant(value)
+            grown = self._along(value, full, axes, constant)
+            (result,) = self._bound(equation, [grown], constant)
+            if not constant:
+                if grown is not value:
+                    self._provenance.record(grown, None, self._provenance.range_of(value))
+                self._record(result, equation.primitive, equation.params, [grown], terms)
+            return result
+
+        return self._shared(equation.primitive, equation.params, [value], make)
 
 
 def _identity(value: Value) -> Any:
-    return (value.dtype.str, value.shape, value.tobytes()) if _constant(value) else id(value)
+    return (value.dtype.str, value.shape, value.tobytes()) if is_constant(value) else id(value)
 
 
 def _shaped(variable: Any) -> Any:
@@ -175,83 +266,5 @@ def _shaped(variable: Any) -> Any:
     return variable.aval
 
 
-def _constant(value: Value) -> bool:
-    return isinstance(value, np.ndarray | np.generic)
-
-
 def _known(const: Any) -> Value:
     return np.asarray(const) if not isinstance(const, jax.core.Tracer) else const
-
-
-def _spread(equation: JaxprEqn, value: Value) -> Value:
-    """A broadcast, put off: new dimensions get size 1, grown ones stay 1."""
-    shape = [1] * len(equation.params["shape"])
-    for place, size in zip(equation.params["broadcast_dimensions"], np.shape(value), strict=True):
-        shape[place] = size
-    return value.reshape(shape) if np.ndim(value) else _reshaped(value, shape)
-
-
-def _reshaped(value: Value, shape: Sequence[int]) -> Value:
-    return np.reshape(value, shape) if _constant(value) else lax.reshape(value, shape)
-
-
-def _slice(equation: JaxprEqn, value: Value) -> Value:
-    """A slice; along dimensions where the value does not vary any slice is the value itself."""
-    cuts = []
-    strides = equation.params["strides"] or (1,) * np.ndim(value)
-    for size, start, stop, stride in zip(
-        np.shape(value), equation.params["start_indices"], equation.params["limit_indices"], strides, strict=True
-    ):
-        cuts.append(slice(0, 1) if size == 1 else slice(start, stop, stride))
-    return value[tuple(cuts)]
-
-
-def _never_binds(value: Value) -> bool:
-    """Whether a value is above whatever it is compared with in a minimum; its negative, below in a maximum."""
-    return _constant(value) and value.size > 0 and bool(np.all(value >= NO_LIMIT))
-
-
-def _negative(value: Value) -> Value:
-    return -value if _constant(value) and value.dtype.kind == "f" else value
-
-
-def _is(value: Value, number: float) -> bool:
-    return _constant(value) and value.size > 0 and bool(np.all(value == number))
-
-
-def _simplified(equation: JaxprEqn, values: list[Value]) -> Value | None:
-    """What the operation comes to without doing it, at the rank the program expects; or None."""
-    found = _simpler(equation, values)
-    rank = len(_shaped(equation.outvars[0]).shape)
-    if found is None or np.ndim(found) == rank:
-        return found
-    return _reshaped(found, (1,) * (rank - np.ndim(found)) + np.shape(found))
-
-
-def _simpler(equation: JaxprEqn, values: list[Value]) -> Value | None:
-    name, result = equation.primitive.name, _shaped(equation.outvars[0])
-    first = values[0]
-    if name == "select_n" and _constant(first) and first.size == 1:
-        return values[1 + int(first.reshape(()))]
-    if name == "convert_element_type" and not _constant(first) and first.dtype == equation.params["new_dtype"]:
-        return first
-    if len(values) != 2:
-        return None
-    second = values[1]
-    zero = np.zeros((1,) * len(result.shape), result.dtype)
-    if (name == "mul" and (_is(first, 0) or _is(second, 0))) or (name == "div" and _is(first, 0)):
-        return zero
-    if (name == "or" and (_is(first, 1) or _is(second, 1))) and zero.dtype == bool:
-        return np.ones_like(zero)
-    if (name == "and" and (_is(first, 0) or _is(second, 0))) and zero.dtype == bool:
-        return zero
-    if name == "min" and (_never_binds(first) or _never_binds(second)):
-        return second if _never_binds(first) else first
-    if name == "max" and (_never_binds(_negative(first)) or _never_binds(_negative(second))):
-        return second if _never_binds(_negative(first)) else first
-    neutral = {"mul": 1, "div": 1, "add": 0, "add_any": 0, "sub": 0, "or": 0, "and": 1}.get(name)
-    if neutral is None or (name == "and" and zero.dtype != bool):
-        return None
-    if _is(second, neutral):
-        return first
-    return second if _is(first, neutral) and name not in {"div", "sub"} else None

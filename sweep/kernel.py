@@ -6,10 +6,10 @@ points. Everything is one reduction, so a compiler fuses the laws into it and no
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial, reduce
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, partial, reduce
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,12 @@ from kvwall.spaces.columns import Columns
 from kvwall.sweep.compact import compact
 from kvwall.sweep.layout import Layout
 from kvwall.sweep.objective import Constraint, Objective
+from kvwall.sweep.provenance import Provenance
+from kvwall.sweep.pushdown import Kind
+from kvwall.sweep.ranges import Range, range_of_array
 from kvwall.sweep.reduction import Reduction
+
+_T = TypeVar("_T")
 
 COUNTED_LABELS = ("phase", "regime", "status")
 """Labels whose shares are counted; `bound_by` follows from the regime."""
@@ -43,7 +48,25 @@ class Problem:
 
     def evaluation(self, positions: dict[str, jax.Array]) -> Evaluation:
         """Every metric, label and mask at these positions, at their smallest shapes."""
-        return compact(partial(evaluate, task=self.task))(self.columns.design(positions))
+        return self.compacted(lambda found: found, positions)[0]
+
+    def compacted(self, asked: Callable[[Evaluation], _T], positions: dict[str, jax.Array]) -> tuple[_T, Provenance]:
+        """What is asked of the evaluation at these positions, at its smallest shapes, and where values come from."""
+        design, provenance = self.columns.design(positions), Provenance()
+        for leaf, within in zip(jax.tree.leaves(design), self._ranges, strict=True):
+            provenance.record(leaf, None, within)
+        return compact(lambda given: asked(evaluate(given, self.task)), provenance)(design), provenance
+
+    @cached_property
+    def _ranges(self) -> list[Range]:
+        """Of every leaf of a design, over the grid."""
+        space, rank = self.columns.space, len(self.columns.space.dims)
+        everywhere = {
+            name: np.arange(size).reshape([size if axis == place else 1 for axis in range(rank)])
+            for place, (name, size) in enumerate(zip(space.dims, space.shape, strict=True))
+        }
+        tables = jax.tree.leaves(self.columns.design(everywhere))
+        return [range_of_array(np.asarray(table, np.float32)) for table in tables]
 
     def evaluation_plain(self, positions: Mapping[str, np.ndarray[Any, Any]]) -> Evaluation:
         """The same, uncompiled, in the precision in force."""
@@ -162,32 +185,39 @@ class RowReducer:
         shape = (self.rows_per_call, self.layout.column_count)
         last = self.layout.row_count - 1
         rows = jnp.minimum(first_row + jnp.arange(shape[0], dtype=jnp.int32), last)[:, None]
-        found = self._problem.evaluation(self.layout.positions(rows, jnp.arange(shape[1], dtype=jnp.int32)[None, :]))
+        positions = self.layout.positions(rows, jnp.arange(shape[1], dtype=jnp.int32)[None, :])
+        asked, provenance = self._problem.compacted(partial(self._asked, edges=edges.reshape(-1, 1, 1)), positions)
+        batch = Reduction(shape, provenance)
+        extremes: dict[str, Kind] = {"low": "min", "high": "max", "best": "min"}
+        results = {
+            name: [batch.extreme(extremes[name], *of) if name in extremes else batch.count(of) for of in wanted]
+            for name, wanted in asked.items()
+        }
+        batch.run()
+        return tuple(batch.stacked(results[field.name]) for field in fields(RowStatistics))
+
+    def _asked(self, found: Evaluation, edges: jax.Array) -> dict[str, list[Any]]:
+        """Per field of RowStatistics, the flags to count, or (values, flags of the points whose extreme is wanted)."""
         feasible, admissible, rejected = masks(self._problem, found)
-        batch = Reduction(shape)
-        any_feasible = batch.count(feasible)
-        any_admissible = batch.count(admissible)
-        refused = [batch.count(one) for one in rejected]
+        bounded = [(found.metrics[name], jnp.logical_and(feasible, found.sourced[name])) for name in self.metrics]
         counts = [
-            batch.count(jnp.logical_and(found.labels[name] == code, counted(name, found)))
+            jnp.logical_and(found.labels[name] == code, counted(name, found))
             for name in COUNTED_LABELS
             for code in range(1, len(LABELS[name].meanings))
         ]
-        low = [batch.extreme("min", self._masked(found, name), feasible, any_feasible) for name in self.metrics]
-        high = [batch.extreme("max", self._masked(found, name), feasible, any_feasible) for name in self.metrics]
-        best = [
-            batch.extreme("min", (found.metrics[o.metric] * np.float32(o.sign), True), admissible, any_admissible)
-            for o in self._problem.objectives
-        ]
-        above = self._above(batch, found, feasible, edges)
-        batch.run()
-        return tuple(batch.stacked(keys) for keys in (low, high, counts, [any_admissible], refused, best, above))
+        best = [(found.metrics[one.metric] * np.float32(one.sign), admissible) for one in self._problem.objectives]
+        return {
+            "low": bounded,
+            "high": bounded,
+            "counts": counts,
+            "admissible": [admissible],
+            "rejected": rejected,
+            "best": best,
+            "above": self._above(found, feasible, edges),
+        }
 
-    def _above(self, batch: Reduction, found: Evaluation, feasible: Any, edges: jax.Array) -> list[int]:
+    def _above(self, found: Evaluation, feasible: Any, edges: jax.Array) -> list[Any]:
         if self.histogram is None:
             return []
         value, counts = found.metrics[self.histogram], jnp.logical_and(feasible, found.sourced[self.histogram])
-        return [batch.count(jnp.logical_and(counts, value >= edges[place])) for place in range(BINS)]
-
-    def _masked(self, found: Evaluation, name: str) -> tuple[Any, Any]:
-        return found.metrics[name], found.sourced[name]
+        return [jnp.logical_and(counts, value >= edges[place]) for place in range(BINS)]
