@@ -58,7 +58,8 @@ class NarrowMetric:
 def _range_number(first: Array, last: Array, length: int) -> Array:
     """The number of a range of places: all that begin at 0 come first, the shortest first."""
     begin = first.astype(np.int64)
-    return begin * length - begin * (begin - 1) // 2 + (last - first)
+    found: Array = begin * length - begin * (begin - 1) // 2 + (last - first)
+    return found
 
 
 def narrow_metrics(problem: Problem, ordered: Ordered, names: Sequence[str]) -> dict[str, NarrowMetric]:
