@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -65,6 +65,10 @@ class Certificate:
     def points(self) -> int:
         """Designs that are settled."""
         return sum(getattr(self, one.name) for one in fields(self) if one.name.endswith("_points"))
+
+    def counts(self) -> dict[str, int]:
+        """All of it by name, and the blocks proven to hold nothing of the front."""
+        return {**asdict(self), "irrelevant_blocks": self.irrelevant_blocks}
 
     @property
     def irrelevant_blocks(self) -> int:

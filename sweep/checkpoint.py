@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from kvwall.sweep.store.atomic import write_atomically
 
 NAME = ".stream.npz"
 _HASH = "spec_hash"
+_SECONDS_BETWEEN = 10.0
 
 
 def save(folder: Path, spec_hash: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
@@ -32,6 +34,24 @@ def load(folder: Path, spec_hash: str) -> dict[str, np.ndarray[Any, Any]] | None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile):
         return None
     return found if str(found.pop(_HASH, "")) == spec_hash else None
+
+
+class Keeper:
+    """Keeps the state of a long search in its folder, every ten seconds."""
+
+    def __init__(self, folder: Path, spec_hash: str) -> None:
+        self._folder, self._spec_hash = folder, spec_hash
+        self._kept = time.monotonic()
+
+    def last(self) -> Mapping[str, np.ndarray[Any, Any]] | None:
+        """The last state of this very study, if there is one."""
+        return load(self._folder, self._spec_hash)
+
+    def offer(self, arrays: Callable[[], dict[str, np.ndarray[Any, Any]]], complete: bool = False) -> None:
+        """Write the state, but not before ten seconds after the last unless it is complete."""
+        if complete or time.monotonic() - self._kept >= _SECONDS_BETWEEN:
+            save(self._folder, self._spec_hash, arrays())
+            self._kept = time.monotonic()
 
 
 def remove(folder: Path) -> None:

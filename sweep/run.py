@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,19 @@ from kvwall.objectives.status import STATUSES
 from kvwall.spaces.errors import InputError
 from kvwall.sweep import checkpoint
 from kvwall.sweep.front import Front
+from kvwall.sweep.front_search import search_front
+from kvwall.sweep.keeping import REDUCED, STORES
 from kvwall.sweep.kernel import Problem
 from kvwall.sweep.objective import signed
-from kvwall.sweep.points import BlockEvaluator, evaluate_designs
+from kvwall.sweep.points import evaluate_designs
 from kvwall.sweep.progress import Silent, Watch
 from kvwall.sweep.results import FrontTable
-from kvwall.sweep.store import ResultsFolder, open_front, open_summary
+from kvwall.sweep.store import CERTIFICATE, ResultsFolder, open_front, open_summary
+from kvwall.sweep.storing import store_slice
 from kvwall.sweep.stream import Stream, Streamed
 from kvwall.sweep.study import Study
 
 OUTPUTS = Path("outputs")
-_SECONDS_BETWEEN_CHECKPOINTS = 10.0
 
 
 @dataclass(frozen=True)
@@ -33,18 +36,21 @@ class SweepResult:
     """What a sweep did; `to_json` is what `kvwall sweep --json` prints."""
 
     points: int
-    feasible: int
-    admissible: int
+    feasible: int | None
+    admissible: int | None
+    """Both None where not every design was evaluated."""
     seconds: float
     """Evaluating and storing, without compiling."""
     points_per_second: float | None
-    """Of the streamed grid; None where an earlier run had finished it."""
+    """Designs evaluated of the streamed grid; None where an earlier run had finished it, or where none was streamed."""
     compile_seconds: float
     front_size: int
     stored_points: int
     statuses: Mapping[str, int]
-    """Status -> points, those that occur."""
+    """Status -> points, those that occur; empty where not every design was evaluated."""
     out: str
+    certificate: Mapping[str, int] | None = None
+    """What settled every design of the grid, where the front was found by bounds."""
     notices: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -67,7 +73,8 @@ def run_sweep(study: Study, out: Path | None = None, watch: Watch | None = None)
     with ResultsFolder.create_or_resume(out or OUTPUTS / study.name, study) as folder:
         folder.log("started", study=study.name, spec_hash=study.spec_hash, points=study.space.size)
         try:
-            result = _run(study, folder, watch)
+            run = _run if STORES[study.store].summary else _run_by_bounds
+            result = run(study, folder, watch)
         except BaseException as fault:
             folder.log("stopped", reason=type(fault).__name__, message=str(fault)[:500])
             raise
@@ -79,7 +86,7 @@ def _run(study: Study, folder: ResultsFolder, watch: Watch) -> SweepResult:
     problem = problem_of(study)
     stream = Stream(problem)  # refuses what cannot be streamed before anything is stored
     began = time.perf_counter()
-    stored = _store(study, problem, folder, watch)
+    stored = store_slice(study, problem, folder, watch)
     storing = time.perf_counter() - began
     done = _finished(folder.path, study.spec_hash)
     if done is None:
@@ -108,6 +115,44 @@ def _run(study: Study, folder: ResultsFolder, watch: Watch) -> SweepResult:
     )
 
 
+def _run_by_bounds(study: Study, folder: ResultsFolder, watch: Watch) -> SweepResult:
+    """Find the front alone."""
+    settled, seconds, compiling = _certificate(folder.path, study.spec_hash), 0.0, 0.0
+    if settled is None:
+        problem = problem_of(study)
+        found = search_front(problem, watch, checkpoint.Keeper(folder.path, study.spec_hash))
+        settled, seconds, compiling = found.certificate.counts(), found.seconds, found.compile_seconds
+        folder.write_front(front_table(problem, found.front), {CERTIFICATE: json.dumps(settled)})
+        checkpoint.remove(folder.path)
+        folder.log("searched", seconds=seconds, **settled)
+    return SweepResult(
+        points=study.space.size,
+        feasible=None,
+        admissible=None,
+        seconds=seconds,
+        points_per_second=None,
+        compile_seconds=compiling,
+        front_size=open_front(folder.path).sizes["point"],
+        stored_points=0,
+        statuses={},
+        out=str(folder.path),
+        certificate=settled,
+        notices=tuple(folder.notices),
+    )
+
+
+def _certificate(folder: Path, spec_hash: str) -> dict[str, int] | None:
+    """What settled the designs of this very study, or None where no earlier run has finished."""
+    try:
+        front = open_front(folder)
+    except InputError:
+        return None
+    if front.attrs.get("spec_hash") != spec_hash or CERTIFICATE not in front.attrs:
+        return None
+    found: dict[str, int] = json.loads(front.attrs[CERTIFICATE])
+    return found
+
+
 @dataclass(frozen=True)
 class _Done:
     """What a finished stream came to."""
@@ -133,23 +178,6 @@ def _finished(folder: Path, spec_hash: str) -> _Done | None:
     return _Done(int(summary["admissible"]), front.sizes["point"], _named(summary["status_count"].values))
 
 
-def _store(study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) -> int:
-    """Write the shards that are missing, and the view over all; the number of points stored in all."""
-    plan, missing = folder.plan(), folder.missing_shards()
-    if missing:
-        names = tuple(dict.fromkeys((*study.keep, "status")))
-        block = BlockEvaluator(problem, dict(zip(plan.dims, plan.block, strict=True)), names)
-        watch.stage("storing", sum(shard.size for shard in missing), "points")
-        done = 0
-        for shard in missing:
-            values = block(plan.grid_positions(shard))
-            folder.write_shard(shard, {name: values[name] for name in study.keep}, values["status"])
-            done += shard.size
-            watch.update(done)
-    folder.write_view()
-    return plan.size
-
-
 def _stream(study: Study, stream: Stream, folder: ResultsFolder, watch: Watch) -> Streamed:
     watch.stage("compiling", 1, "study")
     stream.compile()
@@ -163,23 +191,7 @@ def _stream(study: Study, stream: Stream, folder: ResultsFolder, watch: Watch) -
             watch.stage("streaming", points, "points", done)
         watch.update(done)
 
-    return stream.run(follow, _CheckpointKeeper(folder.path, study.spec_hash))
-
-
-class _CheckpointKeeper:
-    """Keeps the state of a stream in its folder, every ten seconds."""
-
-    def __init__(self, folder: Path, spec_hash: str) -> None:
-        self._folder, self._spec_hash = folder, spec_hash
-        self._kept = time.monotonic()
-
-    def last(self) -> Mapping[str, np.ndarray[Any, Any]] | None:
-        return checkpoint.load(self._folder, self._spec_hash)
-
-    def offer(self, arrays: Callable[[], dict[str, np.ndarray[Any, Any]]], complete: bool = False) -> None:
-        if complete or time.monotonic() - self._kept >= _SECONDS_BETWEEN_CHECKPOINTS:
-            checkpoint.save(self._folder, self._spec_hash, arrays())
-            self._kept = time.monotonic()
+    return stream.run(follow, checkpoint.Keeper(folder.path, study.spec_hash))
 
 
 def front_table(problem: Problem, front: Front) -> FrontTable:
@@ -204,6 +216,13 @@ def front_table(problem: Problem, front: Front) -> FrontTable:
 
 def why_nothing(study: Study, folder: str | Path) -> list[str]:
     """Sentences that say what rules everything out: statuses, each constraint, objectives that no source allows."""
+    if not STORES[study.store].summary:
+        settled = _certificate(Path(folder), study.spec_hash) or {}
+        infeasible, rejected = settled.get("infeasible_points", 0), settled.get("rejected_points", 0)
+        return [
+            f"no design is admissible: of {study.space.size:,} points {infeasible:,} are infeasible, and constraints, "
+            f'or objectives without a source, reject {rejected:,}; store = "{REDUCED}" says which'
+        ]
     summary = open_summary(folder)
     points, feasible = int(summary["points"]), int(summary["feasible"])
     statuses = zip(summary["status"].values, summary["status_count"].values, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +29,15 @@ _LOST = {
 }
 
 
+_SETTLED = {
+    "infeasible": "are not feasible",
+    "rejected": "are outside the constraints, or an objective has no source",
+    "dominated": "are dominated by a design of the front",
+    "tied": "tie, and were compared block by block",
+    "evaluated": "were compared one by one",
+}
+
+
 def command(
     study: Annotated[str, typer.Argument(metavar="STUDY", help="TOML file or name of a shipped study")],
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="results folder; default outputs/<name>")] = None,
@@ -36,28 +46,51 @@ def command(
 ) -> None:
     """Evaluate a study's whole grid; a second call finishes what an earlier one began."""
     from kvwall.spaces.errors import NothingAdmissible
-    from kvwall.sweep.run import run_sweep, why_nothing
+    from kvwall.sweep import interrupt
     from kvwall.sweep.study import Study
 
     loaded = Study.load(study)
     if dry_run:
-        _show(_plan(loaded, out), as_json)
-        return
-    from kvwall.sweep.progress import watch
+        from kvwall.sweep.dry_run import plan_run
 
-    with watch() as follower:
-        result = run_sweep(loaded, out, follower)
+        print("compiling, and timing a few blocks ...", file=sys.stderr)
+        _show(plan_run(loaded, out).to_json(), as_json)
+        return
+    with interrupt.safe_points():
+        from kvwall.sweep.progress import watch
+        from kvwall.sweep.run import run_sweep, why_nothing
+
+        with watch() as follower:
+            result = run_sweep(loaded, out, follower)
     for notice in result.notices:
         typer.echo(notice, err=True)
     if as_json:
-        _show(result.to_json(), as_json)
+        typer.echo(json.dumps(result.to_json(), allow_nan=False))
     else:
         _say(result, study)
-    if result.admissible == 0:
+    if result.front_size == 0:
         raise NothingAdmissible(why_nothing(loaded, result.out))
 
 
 def _say(result: SweepResult, study: str) -> None:
+    if result.certificate is None:
+        _say_evaluated(result, study)
+    else:
+        _say_settled(result, result.certificate)
+
+
+def _say_settled(result: SweepResult, settled: Mapping[str, int]) -> None:
+    """What became of every design where the front was found by bounds."""
+    folder = Path(result.out)
+    blocks = settled["irrelevant_blocks"]
+    typer.echo(f"{result.points:,} designs settled, not all of them evaluated: {blocks:,} blocks are proven irrelevant")
+    for kind, meaning in _SETTLED.items():
+        typer.echo(f"          {settled[f'{kind}_points']:,} {meaning}")
+    typer.echo(f"front     {folder / 'front.nc'}  ({result.front_size:,} designs, exact)")
+    typer.echo(f"next      kvwall report {folder}   (one HTML page), kvwall pareto {folder}")
+
+
+def _say_evaluated(result: SweepResult, study: str) -> None:
     rate = f" at {result.points_per_second:.3g} points/s" if result.points_per_second else " by an earlier run"
     folder = Path(result.out)
     typer.echo(f"{result.points:,} designs evaluated{rate}")
@@ -66,38 +99,29 @@ def _say(result: SweepResult, study: str) -> None:
         if status in result.statuses:
             typer.echo(f"          {result.statuses[status]:,} {meaning}")
     typer.echo(f"front     {folder / 'front.nc'}  ({result.front_size:,} designs, exact)")
-    typer.echo(f"datasets  {folder / 'view.nc'}  ({result.stored_points:,} designs stored), {folder / 'summary.nc'}")
+    stored = f"{folder / 'view.nc'}  ({result.stored_points:,} designs stored), " if result.stored_points else ""
+    typer.echo(f"datasets  {stored}{folder / 'summary.nc'}")
     typer.echo(f"next      kvwall report {folder}   (one HTML page), kvwall pareto {folder}, kvwall optimize {study}")
-
-
-def _plan(study: Any, out: Path | None) -> dict[str, Any]:
-    """What a run would take, from a short trial on this machine."""
-    from kvwall.sweep.run import OUTPUTS, problem_of
-    from kvwall.sweep.store import shard_plan
-    from kvwall.sweep.stream import Stream
-
-    plan = shard_plan(study)
-    stream = Stream(problem_of(study))
-    print("compiling, and timing a few blocks ...", file=sys.stderr)
-    seconds = stream.seconds_expected()
-    return {
-        "study": study.name,
-        "points": study.space.size,
-        "axes": {name: len(study.space[name]) for name in study.space.dims},
-        "seconds_expected": seconds,
-        "compile_seconds": stream.compile_seconds,
-        "stored_points": plan.size,
-        "disk_bytes_at_most": plan.required_bytes(),
-        "out": str(out or OUTPUTS / study.name),
-    }
 
 
 def _show(facts: dict[str, Any], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(facts, allow_nan=False))
         return
+    stored = facts.pop("stored")
     for name, value in facts.items():
-        typer.echo(f"{name.replace('_', ' '):<20} {_shown(name, value)}")
+        if value is not None:
+            typer.echo(f"{name.replace('_', ' '):<22} {_shown(name, value)}")
+    if facts["settled_in_trial"] is not None and facts["settling_seconds"] is None:
+        typer.echo(
+            "                       the rest may be much slower or faster: a search by bounds has no steady rate"
+        )
+    if stored:
+        typer.echo(f"\n{'stored':<40} {'B/point':>8} {'MB':>10} {'packing':>10}")
+    for one in stored:
+        size = f"{one['bytes'] / 1e6:,.1f}"
+        spent = _shown("seconds", one["seconds"])
+        typer.echo(f"{one['name']:<40} {one['bytes_per_point']:>8.3f} {size:>10} {spent:>10}")
 
 
 def _shown(name: str, value: Any) -> str:
@@ -109,4 +133,6 @@ def _shown(name: str, value: Any) -> str:
         return duration(value)
     if "bytes" in name:
         return f"{value / 1e6:,.0f} MB"
+    if name == "settled_in_trial":
+        return f"{100 * value:.3g} %"
     return f"{value:,}" if isinstance(value, int) else str(value)

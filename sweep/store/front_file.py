@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import netCDF4
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
 
 ROW = "point"
 """Dimension of the front's rows."""
+CERTIFICATE = "certificate"
+"""Attribute, JSON: what settled every design of the grid, where the front was found by bounds."""
 
 
-def front_image(study: Study, table: FrontTable) -> memoryview:
-    """The bytes of the file."""
+def front_image(study: Study, table: FrontTable, about_search: Mapping[str, str] | None = None) -> memoryview:
+    """The bytes of the file; `about_search` are global attributes of how the front was found."""
     space = study.space
     places = np.unravel_index(table.grid_index, space.shape) if space.dims else ()
     positions = dict(zip(space.dims, places, strict=True))
@@ -42,6 +45,6 @@ def front_image(study: Study, table: FrontTable) -> memoryview:
             about = label_attributes(LABELS[name])
             add_variable(file, name, (ROW,), np.asarray(codes, dtype=np.int8), {**about, **coordinates})
         summary = "Non-dominated admissible designs of the whole grid, from unrounded values."
-        set_globals(file, provenance(study, "front.nc", f"{study.name}: exact front", summary))
+        set_globals(file, provenance(study, "front.nc", f"{study.name}: exact front", summary), about_search or {})
 
     return netcdf_image(fill)

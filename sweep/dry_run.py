@@ -1,0 +1,164 @@
+"""What a sweep would take, from a short trial on this machine: nothing is written."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kvwall.sweep.blocks import BlockEvaluator
+from kvwall.sweep.branch import BranchSearch
+from kvwall.sweep.keeping import PROFILES, STORES
+from kvwall.sweep.run import OUTPUTS, problem_of
+from kvwall.sweep.store import shard_plan
+from kvwall.sweep.store.atomic import free_bytes
+from kvwall.sweep.store.packing import packed
+from kvwall.sweep.stream import Stream
+
+if TYPE_CHECKING:
+    from kvwall.sweep.kernel import Problem
+    from kvwall.sweep.store import ShardPlan
+    from kvwall.sweep.study import Study
+
+_TRIAL_SECONDS = 5.0
+"""Of a search by bounds: how long the rest takes cannot be told from its beginning, only whether it is short."""
+
+
+@dataclass(frozen=True)
+class StoredCost:
+    """What storing one metric or label costs, over all stored points."""
+
+    name: str
+    bytes_per_point: float
+    bytes: int
+    """As packed, from one block of the grid; other blocks may pack better or worse."""
+    seconds: float
+    """Of packing, by all cores; computing and the disk come on top."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would take."""
+
+    study: str
+    points: int
+    axes: Mapping[str, int]
+    store: str
+    profile: str | None
+    seconds_expected: float | None
+    """All but compiling; None where a search by bounds was not done within the trial."""
+    compile_seconds: float
+    streaming_seconds: float | None
+    """None where not every design is evaluated."""
+    settling_seconds: float | None
+    """Of a search by bounds that was done within the trial; None where it was not, or where there is none."""
+    settled_in_trial: float | None
+    """Share of the grid that a search by bounds settled in the trial."""
+    storing_seconds: float
+    """Computing and packing; more where the disk is slower."""
+    stored_points: int
+    disk_bytes_expected: int
+    disk_bytes_at_most: int
+    disk_bytes_free: int
+    memory_bytes_expected: int
+    stored: tuple[StoredCost, ...]
+    out: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain types."""
+        return asdict(self) | {"axes": dict(self.axes), "stored": [asdict(one) for one in self.stored]}
+
+
+def plan_run(study: Study, out: Path | None) -> Plan:
+    """Try a study out. Raises InputError where it could not be run."""
+    store, problem, folder = STORES[study.store], problem_of(study), out or OUTPUTS / study.name
+    compiling, streaming, settling, share = _trial(problem, evaluates_all=store.summary)
+    plan = shard_plan(study)
+    stored, storing = _storing(study, problem, plan) if store.points else ((), 0.0)
+    in_flight = (os.cpu_count() or 1) + 1
+    raw = sum(4 if one.bytes_per_point > 1 else 1 for one in stored) * int(np.prod(plan.block)) if stored else 0
+    return Plan(
+        study=study.name,
+        points=study.space.size,
+        axes={name: len(study.space[name]) for name in study.space.dims},
+        store=study.store,
+        profile=study.profile if store.points else None,
+        seconds_expected=None if streaming is None and settling is None else (streaming or settling or 0.0) + storing,
+        compile_seconds=compiling,
+        streaming_seconds=streaming,
+        settling_seconds=settling,
+        settled_in_trial=share,
+        storing_seconds=storing,
+        stored_points=plan.size if store.points else 0,
+        disk_bytes_expected=sum(one.bytes for one in stored),
+        disk_bytes_at_most=plan.required_bytes() if store.points else 0,
+        disk_bytes_free=free_bytes(folder),
+        memory_bytes_expected=_peak_memory() + 2 * in_flight * raw,
+        stored=stored,
+        out=str(folder),
+    )
+
+
+def _trial(problem: Problem, *, evaluates_all: bool) -> tuple[float, float | None, float | None, float | None]:
+    """(seconds of compiling, of streaming, of settling, share settled)."""
+    if evaluates_all:
+        stream = Stream(problem)
+        streaming = stream.seconds_expected()
+        return stream.compile_seconds, streaming, None, None
+    search = BranchSearch.of(problem)
+    settling, share = _settled(search, problem)
+    return search.compile_seconds, None, settling, share
+
+
+class _Enough(Exception):
+    """The trial is over."""
+
+
+def _settled(search: BranchSearch, problem: Problem) -> tuple[float | None, float]:
+    """(seconds of a search that ends within the trial, share settled)."""
+    began, share = time.monotonic(), 0.0
+
+    def follow(done: int, points: int) -> None:
+        nonlocal share
+        share = done / points
+        if time.monotonic() - began > _TRIAL_SECONDS:
+            raise _Enough
+
+    try:
+        return search.run(follow).seconds, 1.0
+    except _Enough:
+        return None, share
+
+
+def _storing(study: Study, problem: Problem, plan: ShardPlan) -> tuple[tuple[StoredCost, ...], float]:
+    """(cost of each stored name, seconds of computing and packing all), from the block in the middle."""
+    profile, cores = PROFILES[study.profile], os.cpu_count() or 1
+    names = tuple(dict.fromkeys((*study.keep, "status")))
+    block = BlockEvaluator(problem, dict(zip(plan.dims, plan.block, strict=True)), names, profile.keep_bits)
+    block.compile()
+    shard = plan.shards[len(plan.shards) // 2]
+    began = time.perf_counter()
+    values = block(plan.grid_positions(shard))
+    computing = (time.perf_counter() - began) * plan.size / shard.size
+    found = []
+    for name, array in values.items():
+        began = time.perf_counter()
+        filters = profile.filters_for(shard.size)
+        size = sum(memoryview(chunk).nbytes for chunk in packed(filters, iter([np.ascontiguousarray(array)])))
+        packing = (time.perf_counter() - began) * plan.size / shard.size / cores
+        per_point = size / shard.size
+        found.append(StoredCost(name, per_point, round(per_point * plan.size), packing))
+    return tuple(found), computing + sum(one.seconds for one in found)
+
+
+def _peak_memory() -> int:
+    """Of this process so far, in bytes: the trial has run the same kernels with as many threads."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
