@@ -26,10 +26,10 @@ report: .venv/.core
 	$(BIN)/kvwall report $(RESULTS)
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not long"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not long"
 
 test-long: .venv/.test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m long
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m long
 
 lint: .venv/.test
 	$(BIN)/ruff check .

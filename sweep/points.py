@@ -10,9 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kvwall.objectives.register import Evaluation
+from kvwall.sweep.compiled_soon import COMPILED_SOON
 from kvwall.sweep.front import FILTER_SIZE
 from kvwall.sweep.kernel import Problem, compile_options, masks
 from kvwall.sweep.layout import Layout
+
+_FEWEST = 64
+"""Designs are evaluated in powers of two, and no fewer than these, so that few shapes are compiled."""
 
 
 class PointEvaluator:
@@ -79,13 +84,32 @@ def _dominated(values: Sequence[jax.Array], front: jax.Array) -> jax.Array:
     return found
 
 
-def evaluate_designs(problem: Problem, index: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
-    """Every metric (float64, NaN where unsourced) and label (int8) of the designs at these flat grid indices."""
-    space = problem.columns.space
-    position = np.unravel_index(index, space.shape) if space.dims else ()
-    where = {name: np.asarray(place) for name, place in zip(space.dims, position, strict=True)}
-    with jax.enable_x64(True):
-        found = problem.evaluation_plain(where)
+class DesignEvaluator:
+    """Every metric and label of designs chosen one by one, in full precision.
+
+    The laws are compiled as a whole: one by one, some four hundred operators would be compiled for every new shape.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._run = jax.jit(self._evaluate, compiler_options=dict(COMPILED_SOON))
+
+    def __call__(self, index: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
+        """Metrics (float64, NaN where unsourced) and labels (int8) of the designs at these flat grid indices."""
+        space = self._problem.columns.space
+        shape = (1 << (max(len(index), _FEWEST) - 1).bit_length(),) if len(index) else (0,)
+        position = np.unravel_index(np.resize(index, shape), space.shape) if space.dims else ()
+        with jax.enable_x64(True):
+            found = self._run({name: np.asarray(place) for name, place in zip(space.dims, position, strict=True)})
         metrics = {name: np.where(found.sourced[name], value, np.nan) for name, value in found.metrics.items()}
         labels = {name: np.asarray(value).astype(np.int8) for name, value in found.labels.items()}
-    return {name: np.broadcast_to(np.squeeze(array), index.shape) for name, array in (metrics | labels).items()}
+        every = {name: np.broadcast_to(np.squeeze(array), shape) for name, array in (metrics | labels).items()}
+        return {name: array[: len(index)] for name, array in every.items()}
+
+    def _evaluate(self, positions: dict[str, Any]) -> Evaluation:
+        return self._problem.evaluation_plain(positions)
+
+
+def evaluate_designs(problem: Problem, index: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """Every metric (float64, NaN where unsourced) and label (int8) of the designs at these flat grid indices."""
+    return DesignEvaluator(problem)(index)

@@ -16,7 +16,7 @@ from kvwall.spaces.errors import InputError
 from kvwall.sweep.front import Front
 from kvwall.sweep.kernel import Problem
 from kvwall.sweep.objective import Constraint, Objective, signed
-from kvwall.sweep.points import evaluate_designs
+from kvwall.sweep.points import DesignEvaluator
 from kvwall.sweep.results import FrontTable
 from kvwall.sweep.run import front_table, problem_of
 from kvwall.sweep.study import Study
@@ -61,6 +61,7 @@ class _StoredSearch:
     def __init__(self, study: Study, objectives: Sequence[Objective]) -> None:
         self.problem: Problem = replace(problem_of(study), objectives=tuple(objectives))
         self.front = Front(len(objectives), np.float64)
+        self._evaluate = DesignEvaluator(self.problem)
         self._inexact = np.zeros(len(objectives), dtype=bool)
 
     def look(self, block: xr.Dataset, start: int, grid_index: _GridIndices) -> None:
@@ -100,7 +101,7 @@ class _StoredSearch:
 
     def _settle(self, index: NDArray[np.int64]) -> None:
         """Decide admissibility, dominance and ties of designs on their unrounded values."""
-        found = evaluate_designs(self.problem, index)
+        found = self._evaluate(index)
         kept = admissible(self.problem.constraints, self.problem.objectives, found)
         self.front.add(signed(self.problem.objectives, found)[kept], index[kept])
 

@@ -11,11 +11,13 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
 from hypothesis import settings
 
+from kvwall.sweep import kernel
 from tests.designs import Designs, draw_designs
 
 jax.config.update("jax_debug_nans", True)
@@ -23,13 +25,30 @@ jax.config.update("jax_debug_nans", True)
 settings.register_profile("unhurried", deadline=None)  # how long an example takes is no property of the code
 settings.load_profile("unhurried")
 
-# Many tests compile the same kernel, some in processes of their own: compiled once a run. Each user has an own folder.
+# Many tests compile the same operators, some in processes of their own: compiled once. Each user has an own folder.
 KERNELS = str(Path(tempfile.gettempdir()) / f"kvwall-test-kernels-{os.getuid()}")
-LEAST_SECONDS = 0.3
+LEAST_SECONDS = 0.0
 jax.config.update("jax_compilation_cache_dir", KERNELS)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
+# Programs that state no compiler options run for milliseconds here: they are compiled soon, not made fast.
+SOON: dict[str, bool | int] = {"xla_backend_optimization_level": 0}
+FAST: dict[str, bool | int] = {"xla_backend_optimization_level": 3}
+if jax.__version_info__ < (0, 11):  # later releases know no such choice
+    SOON["xla_cpu_use_fusion_emitters"], FAST["xla_cpu_use_fusion_emitters"] = False, True
+FLAGS = (f"--{name}={str(value).lower()}" for name, value in SOON.items())
+os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FLAGS])
 os.environ["JAX_COMPILATION_CACHE_DIR"] = KERNELS
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = str(LEAST_SECONDS)
+
+
+def fast_options() -> dict[str, Any] | None:
+    """The compiler options of the engine's kernels, which are tested as users have them."""
+    stated = engine_options()
+    return None if stated is None else FAST | stated
+
+
+engine_options = kernel.compile_options
+kernel.compile_options = fast_options  # before any module takes it
 
 
 @pytest.fixture(scope="session")

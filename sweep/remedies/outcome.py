@@ -21,6 +21,7 @@ from kvwall.spaces.axes import Value
 from kvwall.spaces.columns import Columns
 from kvwall.spaces.design import NO_LIMIT, Design, HardwareColumns
 from kvwall.spaces.space import Space, make_space
+from kvwall.sweep.compiled_soon import COMPILED_SOON
 from kvwall.sweep.quality_budget import Budget
 from kvwall.sweep.single import SingleDesign
 
@@ -187,7 +188,7 @@ def _widened(leaf: Any) -> Any:
     return np.broadcast_to(leaf, (*leaf.shape[:-1], CHUNK) if leaf.ndim else (CHUNK,))
 
 
-@partial(jax.jit, static_argnums=(1, 2))
+@partial(jax.jit, static_argnums=(1, 2), compiler_options=dict(COMPILED_SOON))
 def _run(design: Design, task: str, losses: tuple[str, ...]) -> dict[str, jax.Array]:
     step, mode = evaluate_step(design), mode_of(design)
     register, labels = metric_register(task, mode), label_register(mode)

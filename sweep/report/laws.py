@@ -20,6 +20,7 @@ from kvwall.spaces.design import Design
 from kvwall.spaces.quality_record_columns import quality_parameters
 from kvwall.spaces.space import Space, make_space
 from kvwall.spaces.vetoes import trait_names
+from kvwall.sweep.compiled_soon import COMPILED_SOON
 from kvwall.sweep.study import Study
 
 REMEDIES = ("weight_bits", "key_bits", "value_bits", "retention", "placement_host")
@@ -55,7 +56,7 @@ class Laws:
 
     def __init__(self, study: Study) -> None:
         self.study = study
-        self._run = jax.jit(partial(_everything, task=study.task))
+        self._run = jax.jit(partial(_everything, task=study.task), compiler_options=dict(COMPILED_SOON))
 
     def base(self) -> dict[str, Value]:
         """One value per axis: remedies neutral, everything else as the study has it (its first value)."""

@@ -17,6 +17,7 @@ from kvwall.objectives.step import evaluate_step
 from kvwall.spaces.axes import Value
 from kvwall.spaces.columns import with_number
 from kvwall.spaces.design import Design
+from kvwall.sweep.compiled_soon import COMPILED_SOON
 from kvwall.sweep.objective import Constraint
 from kvwall.sweep.search.parameters import Parameters, Params
 
@@ -64,6 +65,7 @@ class Evaluator:
         self.rules = ("status", "sourced", *(str(constraint) for constraint in study.constraints))
         self._columns = study.columns()
         self._score = jax.jit(self._scores)
+        self._describe = jax.jit(self._evaluation, compiler_options=dict(COMPILED_SOON))
 
     def __call__(self, batch: Sequence[Params]) -> Scores:
         """Scores of the trials, BATCH at a time in float32; the last batch is padded."""
@@ -104,7 +106,8 @@ class Evaluator:
             return []
         objectives = self(batch).objectives
         with jax.enable_x64(True):
-            found = self._evaluation(batch)
+            parts = [self._described(batch[first : first + BATCH]) for first in range(0, len(batch), BATCH)]
+        found = jax.tree.map(lambda *columns: np.concatenate(columns), *parts)
         metrics = {name: np.where(found.sourced[name], value, np.nan) for name, value in found.metrics.items()}
         for place, objective in enumerate(self.study.objectives):
             metrics[objective.metric] = objectives[:, place]
@@ -117,8 +120,16 @@ class Evaluator:
             for row, params in enumerate(batch)
         ]
 
-    def _evaluation(self, batch: Sequence[Params]) -> Evaluation:
-        return evaluate(self._design(self.parameters.positions(batch), self.parameters.numbers(batch)), self.study.task)
+    def _described(self, batch: Sequence[Params]) -> Evaluation:
+        filled = [*batch, *[batch[0]] * (BATCH - len(batch))]
+        found = self._describe(self.parameters.positions(filled), self.parameters.numbers(filled))
+        cut: Evaluation = jax.tree.map(lambda column: np.asarray(column)[: len(batch)], found)
+        return cut
+
+    def _evaluation(self, positions: Any, numbers: Any) -> Evaluation:
+        found = evaluate(self._design(positions, numbers), self.study.task)
+        full: Evaluation = jax.tree.map(lambda column: jnp.broadcast_to(column, (BATCH,)), found)
+        return full
 
     def _design(self, positions: Any, numbers: Any) -> Design:
         design = self._columns.design(positions)
