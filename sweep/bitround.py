@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 MANTISSA_BITS = 23
 KEEP_BITS = 12
-"""Explicit mantissa bits kept in stored grids: the relative error is at most 2**-13."""
+"""Explicit mantissa bits kept in stored grids, but those stored exactly: the relative error is at most 2**-13."""
+
+_EXPONENT = np.uint32(0x7F800000)
 
 
 def bitround(numbers: NDArray[np.floating], keep_bits: int = KEEP_BITS) -> NDArray[np.float32]:
@@ -23,16 +27,18 @@ def bitround(numbers: NDArray[np.floating], keep_bits: int = KEEP_BITS) -> NDArr
     """
     if not 0 <= keep_bits <= MANTISSA_BITS:
         raise ValueError(f"keep_bits = {keep_bits}: it is from 0 to {MANTISSA_BITS}")
-    exact = np.asarray(numbers, dtype=np.float32)
+    rounded: NDArray[np.uint32] = round_bits(np.asarray(numbers, dtype=np.float32).view(np.uint32), keep_bits)
+    return rounded.view(np.float32)
+
+
+def round_bits(bits: Any, keep_bits: int) -> Any:
+    """`bitround` on the bits of float32 numbers, for NumPy arrays and inside kernels of JAX: uint32 in, uint32 out."""
+    if keep_bits == MANTISSA_BITS:
+        return bits
     dropped = np.uint32(MANTISSA_BITS - keep_bits)
-    if dropped == 0:
-        return exact.copy()
-    bits = exact.view(np.uint32)
     mask = np.uint32((0xFFFFFFFF << int(dropped)) & 0xFFFFFFFF)
     below_half = np.uint32((1 << (int(dropped) - 1)) - 1)
-    rounded = ((bits + (below_half + ((bits >> dropped) & np.uint32(1)))) & mask).view(np.float32)
-    finite = np.isfinite(exact)
-    overflowed = np.logical_and(finite, ~np.isfinite(rounded))
-    if overflowed.any():
-        rounded = np.where(overflowed, (bits & mask).view(np.float32), rounded)
-    return np.where(finite, rounded, exact)
+    where = bits.__array_namespace__().where
+    rounded = (bits + (below_half + ((bits >> dropped) & np.uint32(1)))) & mask
+    rounded = where((rounded & _EXPONENT) == _EXPONENT, bits & mask, rounded)
+    return where((bits & _EXPONENT) == _EXPONENT, bits, rounded)

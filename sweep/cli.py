@@ -80,6 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _silence()
     if code == _UNREAD:
         _silence()
+    if code == _INTERRUPTED:
+        os._exit(code)  # a kernel that still runs does not survive the end of the interpreter: it crashes
     sys.exit(code)
 
 

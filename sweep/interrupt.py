@@ -1,21 +1,39 @@
-"""Ctrl-C that is never lost: Python drops a KeyboardInterrupt raised inside a garbage-collection callback."""
+"""Ctrl-C that stops at a safe point, and is never lost.
+
+An exception raised wherever a signal happens to arrive does harm: inside a callback or a finalizer Python prints it and
+forgets it, and inside JAX it leaves a kernel running while the interpreter takes its thread pool apart, which crashes.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 EXIT_CODE = 130
 
 _asked = False
+_has_safe_points = False
 
 
 def listen() -> None:
-    """Handle Ctrl-C from now on: the first stops at the next safe point, a second at once."""
+    """Handle Ctrl-C from now on: the first stops, inside `safe_points` at the next `check`; a second leaves at once."""
     global _asked
     _asked = False
     signal.signal(signal.SIGINT, _stop)
+
+
+@contextmanager
+def safe_points() -> Iterator[None]:
+    """Work that calls `check` often: Ctrl-C waits for the next one; what is finished first counts as finished."""
+    global _has_safe_points
+    _has_safe_points = True
+    try:
+        yield
+    finally:
+        _has_safe_points = False
 
 
 def check() -> None:
@@ -29,4 +47,5 @@ def _stop(signal_number: int, frame: FrameType | None) -> None:
     if _asked:
         os._exit(EXIT_CODE)  # the libraries' own shutdown may hang or complain
     _asked = True
-    raise KeyboardInterrupt
+    if not _has_safe_points:
+        raise KeyboardInterrupt

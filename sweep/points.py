@@ -1,8 +1,8 @@
-"""Evaluating chosen points of a grid: objectives of whole rows, blocks to store, single designs of a front."""
+"""Evaluating chosen points of a grid: objectives of whole rows, single designs of a front."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -10,11 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kvwall.objectives.register import LABELS
 from kvwall.sweep.front import FILTER_SIZE
-from kvwall.sweep.kernel import Problem, compile_options, counted, masks
+from kvwall.sweep.kernel import Problem, compile_options, masks
 from kvwall.sweep.layout import Layout
-from kvwall.sweep.store.attributes import NOT_COMPUTED
 
 
 class PointEvaluator:
@@ -79,46 +77,6 @@ def _dominated(values: Sequence[jax.Array], front: jax.Array) -> jax.Array:
         smaller = reduce(jnp.logical_or, (front[member, k] < value for k, value in enumerate(values)))
         found = jnp.logical_or(found, jnp.logical_and(at_most, smaller))
     return found
-
-
-class BlockEvaluator:
-    """Metrics and labels of rectangular blocks of the grid, all of one shape so that it compiles once."""
-
-    def __init__(self, problem: Problem, shape: Mapping[str, int], names: Sequence[str]) -> None:
-        self._problem = problem
-        self._shape = dict(shape)
-        self._names = tuple(names)
-        self._run = jax.jit(self._evaluate, compiler_options=compile_options())
-
-    def __call__(self, positions: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:
-        """Name -> array of the block; NaN where figures have no source, NOT_COMPUTED where a label has no sense.
-
-        `positions`: dimension -> grid positions, 1-D, at most as many as the shape says.
-        """
-        padded = {name: np.resize(positions[name], length).astype(np.int32) for name, length in self._shape.items()}
-        cut = tuple(slice(0, len(positions[name])) for name in self._shape)
-        values, masks = self._run(padded)
-        found = {}
-        for name, array in values.items():
-            blank = NOT_COMPUTED if name in LABELS else np.nan
-            found[name] = np.where(np.asarray(masks[name])[cut], np.asarray(array)[cut], blank).astype(array.dtype)
-        return found
-
-    def _evaluate(self, positions: dict[str, jax.Array]) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-        rank = len(self._shape)
-        placed = {
-            name: positions[name].reshape([-1 if axis == place else 1 for axis in range(rank)])
-            for place, name in enumerate(self._shape)
-        }
-        found = self._problem.evaluation(placed)
-        whole = tuple(self._shape.values())
-        values, masks = {}, {}
-        for name in self._names:
-            label = name in found.labels
-            value = jnp.asarray(found.labels[name], jnp.int8) if label else found.metrics[name]
-            mask = counted(name, found) if label else found.sourced[name]
-            values[name], masks[name] = jnp.broadcast_to(value, whole), jnp.broadcast_to(mask, whole)
-        return values, masks
 
 
 def evaluate_designs(problem: Problem, index: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:

@@ -17,7 +17,10 @@ class Watch(Protocol):
     """Whoever follows the progress of long work."""
 
     def stage(self, name: str, total: int, unit: str, done: int = 0) -> None:
-        """A new piece of work begins; `total` in `unit`, so much of it done by an earlier run."""
+        """A new piece of work begins; `total` in `unit`, so much of it done by an earlier run.
+
+        Raises KeyboardInterrupt if the user has asked to stop.
+        """
 
     def update(self, done: int) -> None:
         """So much of the stage is done. Raises KeyboardInterrupt if the user has asked to stop."""
@@ -60,6 +63,7 @@ class LineWatch:
 
     def stage(self, name: str, total: int, unit: str, done: int = 0) -> None:
         """Announce the stage."""
+        interrupt.check()
         self._stage = _Stage(name, total, unit, done)
         self._said = self._stage.began
         self._say(f"{name}: {total:,} {unit}" + (f", {done:,} done before" if done else ""))
@@ -99,6 +103,7 @@ class BarWatch:
 
     def stage(self, name: str, total: int, unit: str, done: int = 0) -> None:
         """A new bar."""
+        interrupt.check()
         self._stage = _Stage(name, total, unit, done)
         self._bar = self._bars.add_task(name, total=total, status="")
 

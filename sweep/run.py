@@ -17,10 +17,11 @@ from kvwall.sweep import checkpoint
 from kvwall.sweep.front import Front
 from kvwall.sweep.kernel import Problem
 from kvwall.sweep.objective import signed
-from kvwall.sweep.points import BlockEvaluator, evaluate_designs
+from kvwall.sweep.points import evaluate_designs
 from kvwall.sweep.progress import Silent, Watch
 from kvwall.sweep.results import FrontTable
 from kvwall.sweep.store import ResultsFolder, open_front, open_summary
+from kvwall.sweep.storing import store_slice
 from kvwall.sweep.stream import Stream, Streamed
 from kvwall.sweep.study import Study
 
@@ -79,7 +80,7 @@ def _run(study: Study, folder: ResultsFolder, watch: Watch) -> SweepResult:
     problem = problem_of(study)
     stream = Stream(problem)  # refuses what cannot be streamed before anything is stored
     began = time.perf_counter()
-    stored = _store(study, problem, folder, watch)
+    stored = store_slice(study, problem, folder, watch)
     storing = time.perf_counter() - began
     done = _finished(folder.path, study.spec_hash)
     if done is None:
@@ -131,23 +132,6 @@ def _finished(folder: Path, spec_hash: str) -> _Done | None:
     if {summary.attrs.get("spec_hash"), front.attrs.get("spec_hash")} != {spec_hash}:
         return None
     return _Done(int(summary["admissible"]), front.sizes["point"], _named(summary["status_count"].values))
-
-
-def _store(study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) -> int:
-    """Write the shards that are missing, and the view over all; the number of points stored in all."""
-    plan, missing = folder.plan(), folder.missing_shards()
-    if missing:
-        names = tuple(dict.fromkeys((*study.keep, "status")))
-        block = BlockEvaluator(problem, dict(zip(plan.dims, plan.block, strict=True)), names)
-        watch.stage("storing", sum(shard.size for shard in missing), "points")
-        done = 0
-        for shard in missing:
-            values = block(plan.grid_positions(shard))
-            folder.write_shard(shard, {name: values[name] for name in study.keep}, values["status"])
-            done += shard.size
-            watch.update(done)
-    folder.write_view()
-    return plan.size
 
 
 def _stream(study: Study, stream: Stream, folder: ResultsFolder, watch: Watch) -> Streamed:

@@ -25,6 +25,7 @@ from kvwall.spaces.space import Space
 from kvwall.spaces.transfer import load_transfer_curve
 from kvwall.spaces.vetoes import VetoRules, load_traits
 from kvwall.sweep.canonical import sha256
+from kvwall.sweep.keeping import DEFAULT_PROFILE, FULL, STORES
 from kvwall.sweep.objective import Constraint, Objective
 from kvwall.sweep.quality_budget import Budget, asks_for_hard_retrieval, confidence_with
 from kvwall.sweep.study_file.decode import decode
@@ -63,8 +64,12 @@ class Study:
     """The first one is what `optimize` calls best."""
     constraints: tuple[Constraint, ...] = ()
     """All that is imposed: those stated, then those of the budgets."""
+    store: str = FULL
+    """What the results folder holds; see `kvwall.sweep.keeping`."""
+    profile: str = DEFAULT_PROFILE
+    """How stored points are rounded and compressed; see `kvwall.sweep.keeping`."""
     keep: tuple[str, ...] = tuple(objective.metric for objective in DEFAULT_OBJECTIVES)
-    """Metrics and labels stored for every point of the slice; the status is always stored."""
+    """Metrics and labels stored for every point of the slice, with the status; nothing where no point is stored."""
     slice: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     """Dimension -> the values stored, in grid order; dimensions not named are stored whole."""
     trials: int = 2000
@@ -79,6 +84,8 @@ class Study:
                 raise InputError(f"{budget.task} has a budget and another constraint on {budget.metric}: keep one")
         missing = tuple(budget.constraint for budget in self.budgets if budget.metric not in stated)
         object.__setattr__(self, "constraints", (*self.constraints, *missing))
+        if not STORES[self.store].points:
+            object.__setattr__(self, "keep", ())
 
     @classmethod
     def load(cls, path_or_name: str | Path) -> Study:
@@ -103,7 +110,7 @@ class Study:
         """The study that a TOML text states; `origin` names it in faults. Raises InputError with every fault."""
         file = read_study_file(text, origin)
         objectives = file.objectives or DEFAULT_OBJECTIVES
-        keep = file.keep or tuple(objective.metric for objective in objectives)
+        keep = file.keep or tuple(objective.metric for objective in objectives if STORES[file.store].points)
         return cls(**{**vars(file), "objectives": objectives, "keep": keep, "text": text})
 
     @cached_property
@@ -160,6 +167,8 @@ class Study:
             "budgets": [dataclasses.asdict(budget) for budget in self.budgets],
             "objectives": [dataclasses.asdict(objective) for objective in self.objectives],
             "constraints": [dataclasses.asdict(constraint) for constraint in self.constraints],
+            "store": self.store,
+            "profile": self.profile,
             "keep": list(self.keep),
             "slice": {name: list(values) for name, values in self.slice.items()},
             "catalogue": self._record_hashes(),

@@ -47,7 +47,7 @@ def test_every_stored_point_is_exported_with_its_axes(folder: Path, tmp_path: Pa
             line = table.iloc[row]
             axes = {name: line[name] for name in stored["status"].dims}
             point = stored.sel(axes)
-            assert np.float32(line["time_per_output_token"]) == point["time_per_output_token"].item()
+            assert np.float32(line["time_per_output_token"]) == float(point["time_per_output_token"])
             assert line["status"] == words[int(point["status"])]
             assert line["value_bits"] == line["key_bits"]
 

@@ -11,10 +11,11 @@ from kvwall.objectives.status import STATUSES
 from kvwall.spaces.columns import Columns, load_catalogue
 from kvwall.spaces.errors import InputError
 from kvwall.spaces.space import make_space
+from kvwall.sweep.blocks import BlockEvaluator
 from kvwall.sweep.front import FILTER_SIZE, Front
 from kvwall.sweep.kernel import COUNTED_LABELS, Problem
 from kvwall.sweep.objective import Constraint, Objective
-from kvwall.sweep.points import BlockEvaluator, evaluate_designs
+from kvwall.sweep.points import evaluate_designs
 from kvwall.sweep.run import front_table
 from kvwall.sweep.stream import Stream
 

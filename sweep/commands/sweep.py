@@ -36,17 +36,19 @@ def command(
 ) -> None:
     """Evaluate a study's whole grid; a second call finishes what an earlier one began."""
     from kvwall.spaces.errors import NothingAdmissible
-    from kvwall.sweep.run import run_sweep, why_nothing
+    from kvwall.sweep import interrupt
     from kvwall.sweep.study import Study
 
     loaded = Study.load(study)
     if dry_run:
         _show(_plan(loaded, out), as_json)
         return
-    from kvwall.sweep.progress import watch
+    with interrupt.safe_points():
+        from kvwall.sweep.progress import watch
+        from kvwall.sweep.run import run_sweep, why_nothing
 
-    with watch() as follower:
-        result = run_sweep(loaded, out, follower)
+        with watch() as follower:
+            result = run_sweep(loaded, out, follower)
     for notice in result.notices:
         typer.echo(notice, err=True)
     if as_json:
@@ -66,17 +68,19 @@ def _say(result: SweepResult, study: str) -> None:
         if status in result.statuses:
             typer.echo(f"          {result.statuses[status]:,} {meaning}")
     typer.echo(f"front     {folder / 'front.nc'}  ({result.front_size:,} designs, exact)")
-    typer.echo(f"datasets  {folder / 'view.nc'}  ({result.stored_points:,} designs stored), {folder / 'summary.nc'}")
+    stored = f"{folder / 'view.nc'}  ({result.stored_points:,} designs stored), " if result.stored_points else ""
+    typer.echo(f"datasets  {stored}{folder / 'summary.nc'}")
     typer.echo(f"next      kvwall report {folder}   (one HTML page), kvwall pareto {folder}, kvwall optimize {study}")
 
 
 def _plan(study: Any, out: Path | None) -> dict[str, Any]:
     """What a run would take, from a short trial on this machine."""
+    from kvwall.sweep.keeping import STORES
     from kvwall.sweep.run import OUTPUTS, problem_of
     from kvwall.sweep.store import shard_plan
     from kvwall.sweep.stream import Stream
 
-    plan = shard_plan(study)
+    plan = shard_plan(study) if STORES[study.store].points else None
     stream = Stream(problem_of(study))
     print("compiling, and timing a few blocks ...", file=sys.stderr)
     seconds = stream.seconds_expected()
@@ -86,8 +90,8 @@ def _plan(study: Any, out: Path | None) -> dict[str, Any]:
         "axes": {name: len(study.space[name]) for name in study.space.dims},
         "seconds_expected": seconds,
         "compile_seconds": stream.compile_seconds,
-        "stored_points": plan.size,
-        "disk_bytes_at_most": plan.required_bytes(),
+        "stored_points": plan.size if plan else 0,
+        "disk_bytes_at_most": plan.required_bytes() if plan else 0,
         "out": str(out or OUTPUTS / study.name),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import sys
 import uuid
@@ -97,7 +98,7 @@ def _axis_unit(name: str) -> str:
 
 def provenance(study: Study, file: str, title: str, summary: str) -> Attributes:
     """Global attributes of a file: what it is, who made it, from what."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
+    now = _now().isoformat(timespec="seconds")
     spec = study.spec()
     version = str(spec["version"])
     stated: dict[str, object] = {
@@ -107,7 +108,7 @@ def provenance(study: Study, file: str, title: str, summary: str) -> Attributes:
         "source": f"kvwall {version}, analytic {study.mode} model of LLM decoding",
         "history": f"{now} {' '.join(sys.argv)}",
         "date_created": now,
-        "id": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{study.spec_hash}/{file}")),
+        "id": file_id(study, file),
         "spec_hash": study.spec_hash,
         "catalogue_sha256": hashlib.sha256(canonical_json({"catalogue": spec.get("catalogue")})).hexdigest(),
         "catalogue_records": spec.get("catalogue"),
@@ -117,6 +118,8 @@ def provenance(study: Study, file: str, title: str, summary: str) -> Attributes:
         "argv": sys.argv,
         "study_name": study.name,
         "mode": study.mode,
+        "store": study.store,
+        "profile": study.profile,
         "quality_task": study.task,
         "quality_confidence": study.confidence,
         "quality_budgets": [str(budget) for budget in study.budgets],
@@ -127,6 +130,17 @@ def provenance(study: Study, file: str, title: str, summary: str) -> Attributes:
         "study_toml": study.text or study.resolved(),
     }
     return {name: attribute(value) for name, value in stated.items()}
+
+
+def file_id(study: Study, file: str) -> str:
+    """A UUID, the same whenever the same study writes the same file."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{study.spec_hash}/{file}"))
+
+
+def _now() -> datetime:
+    """The time, or the one that SOURCE_DATE_EPOCH states: then equal runs write equal bytes."""
+    stated = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return datetime.fromtimestamp(int(stated), UTC) if stated.isdecimal() else datetime.now(UTC)
 
 
 @cache

@@ -41,6 +41,16 @@ def add_axes_by_row(file: netCDF4.Dataset, space: Space, positions: Positions, r
         _add_axis(file, entry, positions[along] if along else [0], (row,) if along else ())
 
 
+def values_along(space: Space, positions: Positions, dims: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Axis -> what its coordinate holds, of the axes that `add_axes` lays along `dims`."""
+    placed = [(entry, space.dimension_of(entry.axis.name)) for entry in space.axes]
+    return {
+        entry.axis.name: _stored_values(entry, positions[dim])
+        for entry, dim in placed
+        if dim is not None and dim in dims
+    }
+
+
 def scalar_names(space: Space, dims: Sequence[str]) -> str:
     """For the CF attribute `coordinates`: the axes that are not themselves dimensions, blank-separated."""
     return " ".join(entry.axis.name for entry in space.axes if entry.axis.name not in dims)
@@ -49,15 +59,21 @@ def scalar_names(space: Space, dims: Sequence[str]) -> str:
 def _add_axis(
     file: netCDF4.Dataset, entry: AxisValues, positions: Sequence[int] | NDArray[Any], dims: Sequence[str]
 ) -> None:
-    values = [entry.values[int(position)] for position in positions]
+    values = _stored_values(entry, positions)
     attributes = axis_attributes(entry.axis)
-    if any(isinstance(value, str) for value in entry.values):
+    if values.dtype == object:
         attributes = {"long_name": attributes["long_name"]}
-        add_words(file, entry.axis.name, dims, [_word(value) for value in values], attributes)
-        return
-    kind = {"int": np.int64, "flag": np.int8}.get(entry.axis.kind, np.float64)
-    numbers = np.array(values, dtype=kind)
-    add_variable(file, entry.axis.name, dims, numbers if dims else numbers[0], attributes, may_be_missing=False)
+        add_words(file, entry.axis.name, dims, values.tolist(), attributes)
+    else:
+        add_variable(file, entry.axis.name, dims, values if dims else values[0], attributes, may_be_missing=False)
+
+
+def _stored_values(entry: AxisValues, positions: Sequence[int] | NDArray[Any]) -> NDArray[Any]:
+    """Values at some positions along an axis: text as objects."""
+    values = [entry.values[int(position)] for position in positions]
+    if any(isinstance(value, str) for value in entry.values):
+        return np.array([_word(value) for value in values], dtype=object)
+    return np.array(values, dtype={"int": np.int64, "flag": np.int8}.get(entry.axis.kind, np.float64))
 
 
 def _word(value: Value) -> str:

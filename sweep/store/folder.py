@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -14,11 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvwall.spaces.errors import InputError
+from kvwall.sweep.crew import in_order
+from kvwall.sweep.keeping import PROFILES, STORES
 from kvwall.sweep.store import spec_file
 from kvwall.sweep.store.atomic import free_bytes, refused, remove_parts, write_atomically
 from kvwall.sweep.store.front_file import front_image
 from kvwall.sweep.store.lock import FolderLock
-from kvwall.sweep.store.shard_file import shard_fault, shard_image
+from kvwall.sweep.store.packing import check_filters
+from kvwall.sweep.store.shard_check import shard_fault
+from kvwall.sweep.store.shard_file import ShardFiles
 from kvwall.sweep.store.shards import Shard, ShardPlan, shard_plan
 from kvwall.sweep.store.summary_file import summary_image
 from kvwall.sweep.store.view import view_image
@@ -40,6 +45,7 @@ class ResultsFolder:
         self.notices: list[str] = []
         """Sentences for the user: damaged shards that are computed again, leftovers removed."""
         self._plan = plan
+        self._files = ShardFiles(study, plan)
         self._lock = lock
 
     @classmethod
@@ -50,13 +56,16 @@ class ResultsFolder:
         writing, where it cannot be written to, and where the shards still to come would not fit on the disk.
         """
         plan = shard_plan(study)
-        _refuse_too_big(path, plan)
+        if STORES[study.store].points:
+            check_filters(PROFILES[study.profile], f"{path} is to be written with")
+            _refuse_too_big(path, plan)
         _make(path)
         lock = FolderLock(path)
         try:
             _refuse_foreign(path)
             spec_file.settle_spec(path, study.spec())
-            _make(path / SHARDS)
+            if STORES[study.store].points:
+                _make(path / SHARDS)
             if not (path / "study.toml").exists():
                 write_atomically(path / "study.toml", study.resolved().encode())
         except BaseException:
@@ -78,34 +87,40 @@ class ResultsFolder:
         """The stored slice and its shards."""
         return self._plan
 
-    def missing_shards(self) -> list[Shard]:
+    def missing_shards(self, follow: Callable[[int, int], None] = lambda done, files: None) -> list[Shard]:
         """Shards still to be written, in grid order.
 
-        A final name that opens and carries this study's hash and its own place is done. What a killed writer left is
-        removed; a damaged or foreign shard is reported in `notices` and in the log, and counts as missing.
+        A final name that carries this study's hash, its own place and the checksum of its own bytes is done. What a
+        killed writer left is removed; a damaged or foreign shard is reported in `notices` and in the log, and counts
+        as missing. Every byte of the finished shards is read: `follow` is told how many of how many files are.
         """
         removed = remove_parts(self.path) + remove_parts(self.path / SHARDS)
         if removed:
             self._notice("leftovers_removed", f"{removed} unfinished files of an interrupted run were removed")
-        missing = []
-        for shard in self._plan.shards:
-            path = self.path / SHARDS / shard.name
-            if path.exists():
-                fault = shard_fault(path, self.study, self._plan, shard)
-                if fault is None:
-                    continue
-                self._notice("shard_rejected", f"{path} is computed again: {fault}")
-            missing.append(shard)
-        return missing
+        there = [shard for shard in self._plan.shards if os.path.lexists(self._path(shard))]
+        missing = set(self._plan.shards) - set(there)
+        for done, (shard, fault) in enumerate(zip(there, self._faults(there), strict=True), 1):
+            if fault is not None:
+                self._notice("shard_rejected", f"{self._path(shard)} is computed again: {fault}")
+                missing.add(shard)
+            follow(done, len(there))
+        return sorted(missing, key=lambda shard: shard.index)
+
+    def _faults(self, shards: Sequence[Shard]) -> Iterator[str | None]:
+        """What is wrong with each of these files, if anything; read by one thread per core."""
+        yield from in_order(lambda shard: shard_fault(self._path(shard), self.study, self._plan, shard), shards)
+
+    def _path(self, shard: Shard) -> Path:
+        return self.path / SHARDS / shard.name
 
     def write_shard(self, shard: Shard, values: Mapping[str, NDArray[Any]], status: NDArray[np.int8]) -> None:
-        """Store one block: every name the study keeps, and the status. Metrics are rounded to 12 bits.
+        """Store one block: every name the study keeps, and the status. Safe to call from several threads.
 
-        Arrays broadcast to `shard.shape`; NaN stands for a metric without a source. The final name appears only when
-        the file is whole and on the disk. Raises InputError where the disk is full, ValueError on a wrong block.
+        Arrays broadcast to `shard.shape`; NaN stands for a metric without a source. Metrics are stored as they are:
+        `BlockEvaluator` has rounded them as the study's profile says. The final name appears only when the file is
+        whole and on the disk. Raises InputError where the disk is full, ValueError on a wrong block.
         """
-        image = shard_image(self.study, self._plan, shard, values, status)
-        write_atomically(self.path / SHARDS / shard.name, image)
+        write_atomically(self._path(shard), self._files.image(shard, values, status))
 
     def write_view(self) -> None:
         """Write `view.nc`: the whole slice as one file that points at the shards there are."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,18 +14,20 @@ from kvwall.sweep.store.attributes import Attributes
 from kvwall.sweep.store.shards import MOST_CHUNK_POINTS, block_shape
 
 _FIRST_BYTES = 1 << 20
+_IN_NETCDF = threading.Lock()  # the library is not made for threads
 _LEAST_DEFLATED = 1000  # elements: below, a chunk costs more than it saves
 
 
 def netcdf_image(fill: Callable[[netCDF4.Dataset], None]) -> memoryview:
     """The bytes of the file that `fill` defines."""
-    file = netCDF4.Dataset("image.nc", "w", format="NETCDF4", memory=_FIRST_BYTES)
-    try:
-        fill(file)
-    except BaseException:
-        file.close()
-        raise
-    return memoryview(file.close())
+    with _IN_NETCDF:
+        file = netCDF4.Dataset("image.nc", "w", format="NETCDF4", memory=_FIRST_BYTES)
+        try:
+            fill(file)
+        except BaseException:
+            file.close()
+            raise
+        return memoryview(file.close())
 
 
 def add_variable(

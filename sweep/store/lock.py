@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import socket
 from pathlib import Path
 
 from kvwall.spaces.errors import InputError
@@ -24,9 +25,9 @@ class FolderLock:
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(self._handle, 0)
-            os.pwrite(self._handle, str(os.getpid()).encode(), 0)
+            os.pwrite(self._handle, f"{os.getpid()} on {socket.gethostname()}".encode(), 0)
         except OSError as fault:
-            holder = os.pread(self._handle, 32, 0).decode(errors="replace")
+            holder = os.pread(self._handle, 300, 0).decode(errors="replace")
             self.release()
             raise _fault(folder, fault, holder) from fault
 

@@ -12,7 +12,10 @@ import numpy as np
 import xarray as xr
 
 from kvwall.spaces.errors import InputError
+from kvwall.sweep.keeping import DEFAULT_PROFILE, FULL, PROFILES, REDUCED
+from kvwall.sweep.store.packing import check_filters
 from kvwall.sweep.store.shard_file import QUANTIZATION
+from kvwall.sweep.store.spec_file import stated_store
 from kvwall.sweep.store.view import SHARD_BYTES
 
 _WRITTEN_BY = "run `kvwall sweep` on its study to write it"
@@ -32,22 +35,36 @@ def open_results(path: str | Path) -> xr.Dataset:
     """
     view = _file(path, "view.nc")
     opened = _opened(view)
+    try:
+        dataset = _checked(opened, view)
+    except BaseException:
+        opened.close()
+        raise
+    # A dataset derived from an opened one never closes the file, and HDF5 may crash where one is open twice.
+    dataset.set_close(opened.close)
+    return dataset
+
+
+def _checked(opened: xr.Dataset, view: Path) -> xr.Dataset:
+    """What a view holds for its user, with missing blocks reported."""
+    check_filters(PROFILES[opened.attrs.get("profile", DEFAULT_PROFILE)], f"{view.parent} was written with")
+    for name in opened.coords:
+        opened.variables[name].load()
     recorded = np.atleast_1d(opened[SHARD_BYTES].values)
     shape = opened.attrs["shard_shape"]
-    dataset = opened.drop_vars([SHARD_BYTES, QUANTIZATION])
-    dataset.set_close(opened.close)  # a dataset derived from an opened one would never close the file
+    dataset = opened.drop_vars([SHARD_BYTES, QUANTIZATION], errors="ignore")
     missing = _missing(view.parent / "shards", recorded, dataset.attrs["spec_hash"])
     if missing:
         listed = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
         warnings.warn(
             f"{view.parent}: {len(missing)} of {len(recorded)} blocks are missing ({listed}); there the "
             "metrics are NaN and the status is 0 (not computed). Run `kvwall sweep` again: it computes only these",
-            stacklevel=2,
+            stacklevel=3,
         )
     dataset.attrs["missing_shards"] = len(missing)
     if dataset.dims and importlib.util.find_spec("dask") is not None:
-        main = dataset["status"].dims
-        dataset = dataset.chunk(dict(zip(main, np.atleast_1d(shape).tolist(), strict=True)))
+        chunks = dict(zip(dataset["status"].dims, np.atleast_1d(shape).tolist(), strict=True))
+        dataset = dataset.assign({name: array.variable.chunk(chunks) for name, array in dataset.items()})
     return dataset
 
 
@@ -67,8 +84,23 @@ def _file(path: str | Path, name: str) -> Path:
     if not folder.is_dir():
         raise InputError(f"{path}: there is no such folder of results; `kvwall sweep` makes one")
     if not (folder / name).is_file():
-        raise InputError(f"{folder} holds no {name}: {_WRITTEN_BY}")
+        raise InputError(_why_absent(folder, name))
     return folder / name
+
+
+def _why_absent(folder: Path, name: str) -> str:
+    store = stated_store(folder)
+    if store is not None and name == "view.nc" and not store.points:
+        return (
+            f'{folder} holds no {name}, because store = "{store.name}" keeps {store.about}: for stored points, write '
+            f'store = "{FULL}" in the study and run `kvwall sweep` into another folder'
+        )
+    if store is not None and name == "summary.nc" and not store.summary:
+        return (
+            f'{folder} holds no {name}, because store = "{store.name}" finds the front without evaluating every '
+            f'point: for a summary, write store = "{REDUCED}" in the study and run `kvwall sweep` into another folder'
+        )
+    return f"{folder} holds no {name}: {_WRITTEN_BY}"
 
 
 def _opened(path: Path, **options: Any) -> xr.Dataset:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kvwall.sweep.bitround import KEEP_BITS
+from kvwall.sweep.keeping import PROFILES
 
 if TYPE_CHECKING:
     from kvwall.spaces.space import Space
@@ -24,7 +24,7 @@ MOST_SHARDS = 20_000
 MOST_CHUNK_POINTS = 500_000
 """Points of one HDF5 chunk inside a shard: 2 MB of a float32 variable, what a small selection has to read."""
 _FILE_OVERHEAD = 200_000  # header, coordinates, attributes
-_BITS_AFTER_ROUNDING = 1 + 8 + KEEP_BITS
+_SIGN_AND_EXPONENT = 9  # bits
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,9 @@ class ShardPlan:
     """Dimension -> grid positions stored, in grid order."""
     block: tuple[int, ...]
     """Shape of a shard; the last along a dimension may be shorter."""
+    chunk: tuple[int, ...]
+    """Shape of an HDF5 chunk: the same in every shard, and shards are cut between chunks, so that all of them fit into
+    one file as they are."""
     bytes_per_point: float
     """Upper bound of what one point takes on disk, after rounding."""
 
@@ -109,7 +112,8 @@ def shard_plan(study: Study) -> ShardPlan:
     """The plan of a study's stored slice."""
     positions = {dim: _stored_positions(study.space, dim, study.slice) for dim in study.space.dims}
     shape = tuple(len(stored) for stored in positions.values())
-    return ShardPlan(study.space.dims, positions, _shard_block(shape), _bytes_per_point(study))
+    block, chunk = _cuts(shape)
+    return ShardPlan(study.space.dims, positions, block, chunk, _bytes_per_point(study))
 
 
 def _stored_positions(space: Space, dim: str, slice_: Mapping[str, tuple[object, ...]]) -> NDArray[np.int32]:
@@ -123,17 +127,37 @@ def _bytes_per_point(study: Study) -> float:
 
     labels = len({"status", *(name for name in study.keep if name in LABELS)})
     metrics = sum(name not in LABELS for name in study.keep)
+    bits = _SIGN_AND_EXPONENT + PROFILES[study.profile].keep_bits
     # Deflate can add a little to what will not compress.
-    return 1.01 * (metrics * _BITS_AFTER_ROUNDING / 8 + labels)
+    return 1.01 * (metrics * bits / 8 + labels)
 
 
-def _shard_block(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _cuts(shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape of a shard and of a chunk inside it."""
     most = MOST_POINTS
     while True:
-        block = block_shape(shape, most)
+        block, chunk = _fitted(block_shape(shape, most), block_shape(shape, min(most, MOST_CHUNK_POINTS)), shape)
         if math.prod(math.ceil(n / b) for n, b in zip(shape, block, strict=True)) <= MOST_SHARDS:
-            return block
+            return block, chunk
         most *= 2
+
+
+def _fitted(
+    block: tuple[int, ...], chunk: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Block and chunk, cut a little shorter so that a block is whole chunks, and no block is shorter than a chunk.
+
+    >>> _fitted((800, 7), (100, 7), (1650, 7))
+    ((776, 7), (97, 7))
+    """
+    longest = {dim: b for dim, (b, n) in enumerate(zip(block, shape, strict=True)) if b < n}
+    fitted_block, fitted_chunk = list(block), list(chunk)
+    for dim, most in longest.items():
+        for length in range(chunk[dim], 0, -1):
+            fitted_block[dim], fitted_chunk[dim] = most - most % length, length
+            if not 0 < shape[dim] % fitted_block[dim] < length:
+                break
+    return tuple(fitted_block), tuple(fitted_chunk)
 
 
 def block_shape(shape: tuple[int, ...], most: int) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.canonical import canonical_json
+from kvwall.sweep.keeping import STORES, Store
 from kvwall.sweep.store.atomic import write_atomically
 
 NAME = "spec.json"
@@ -42,6 +43,14 @@ def read_spec(folder: Path) -> dict[str, Any]:
     if not isinstance(spec, dict) or not {"axes", "dims"} <= spec.keys():
         raise InputError(f"{path} holds no spec: delete {folder}, or choose another with --out")
     return spec
+
+
+def stated_store(folder: Path) -> Store | None:
+    """What a results folder is meant to hold; None where its spec does not say or cannot be read."""
+    try:
+        return STORES.get(str(read_spec(folder).get("store")))
+    except InputError:
+        return None
 
 
 def differences(old: object, new: object, where: str = "") -> Iterator[str]:

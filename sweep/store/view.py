@@ -10,7 +10,7 @@ import h5py
 import netCDF4
 import numpy as np
 
-from kvwall.sweep.bitround import KEEP_BITS
+from kvwall.sweep.keeping import PROFILES
 from kvwall.sweep.store.attributes import Attribute, provenance
 from kvwall.sweep.store.coordinates import add_axes
 from kvwall.sweep.store.image import add_variable, netcdf_image, set_globals
@@ -59,7 +59,7 @@ def _fill(file: netCDF4.Dataset, study: Study, plan: ShardPlan, shards: Path) ->
     add_variable(file, SHARD_BYTES, ("shard",), sizes, about)
     add_quantization(file, study)
     summary = "The stored slice of the swept grid, block by block in the folder shards; status 0 = not computed."
-    layout = {"shard_count": len(plan.shards), "keep_bits": KEEP_BITS}
+    layout = {"shard_count": len(plan.shards), "keep_bits": PROFILES[study.profile].keep_bits}
     shape = np.array(plan.file_shape(plan.block), dtype=np.int64) if plan.file_dims else ""
     set_globals(file, provenance(study, "view.nc", study.name, summary), layout, {"shard_shape": shape})
 

@@ -11,6 +11,7 @@ from kvwall.spaces.errors import nearest
 from kvwall.spaces.modes import CEILING, MODES
 from kvwall.spaces.space import Space
 from kvwall.spaces.vetoes import checked_vetoes
+from kvwall.sweep.keeping import FULL, STORES
 from kvwall.sweep.objective import Constraint, Objective
 from kvwall.sweep.quality_budget import Budget
 from kvwall.sweep.study_file.asked import check_mode_of_names, read_constraints, read_objectives
@@ -48,6 +49,8 @@ class StudyFile:
     """In the order of the file; empty where it has no [objectives]."""
     constraints: tuple[Constraint, ...]
     """Of [constraints]; what budgets impose is not among them."""
+    store: str
+    profile: str
     keep: tuple[str, ...]
     """Without the status, which is always stored; empty where it has none."""
     slice: Mapping[str, tuple[Value, ...]]
@@ -71,6 +74,7 @@ def read_study_file(text: str, origin: str) -> StudyFile:
     objectives = read_objectives(parts["objectives"], "objectives" in table, faults)
     constraints = read_constraints(parts["constraints"], faults)
     budgets = read_budgets(parts["quality"].get("budget"), quality, parts["constraints"], faults)
+    _check_kept(parts["sweep"], faults)
     not_repeated(parts["sweep"].get("keep"), ("sweep", "keep"), faults)
     not_repeated(parts["quality"].get("allow_veto"), ("quality", "allow_veto"), faults)
     if study.calibration and study.mode == CEILING:
@@ -92,11 +96,24 @@ def read_study_file(text: str, origin: str) -> StudyFile:
         budgets=budgets,
         objectives=objectives,
         constraints=constraints,
+        store=sweep.store,
+        profile=sweep.profile,
         keep=tuple(name for name in sweep.keep if name != "status"),
         slice=sliced,
         trials=optimize.trials,
         continuous=optimize.continuous,
     )
+
+
+def _check_kept(stated: Mapping[str, Any], faults: LocatedFaults) -> None:
+    """Record every key about stored points in a study that stores none."""
+    store = STORES.get(str(stated.get("store", FULL)))
+    if store is None or store.points:
+        return
+    for key in ("profile", "keep", "slice"):
+        if key in stated:
+            remedy = f'leave {key} out, or write store = "{FULL}"'
+            faults.add(("sweep", key), f'store = "{store.name}" keeps {store.about}: {remedy}')
 
 
 def _sections(table: Mapping[str, Any], faults: LocatedFaults) -> dict[str, dict[str, Any]]:

@@ -18,6 +18,7 @@ from kvwall.spaces.quality import load_quality_curves
 from kvwall.spaces.quality_record_columns import check_confidence
 from kvwall.spaces.quality_tasks import TASK_NAMES, task_rows
 from kvwall.spaces.vetoes import checked_vetoes
+from kvwall.sweep.keeping import DEFAULT_PROFILE, FULL, known_profile, known_store
 from kvwall.sweep.study_file.lines import KeyPath, LocatedFaults
 
 ANY_TASK = TASK_NAMES[0]
@@ -132,6 +133,8 @@ class BoundsSection(Section):
 class SweepSection(Section):
     """[sweep]; what the slice names is checked against the space."""
 
+    store: Annotated[str, AfterValidator(known_store)] = FULL
+    profile: Annotated[str, AfterValidator(known_profile)] = DEFAULT_PROFILE
     keep: list[Annotated[str, AfterValidator(_known_result)]] = []
     slice: dict[str, Any] = {}
 

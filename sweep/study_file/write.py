@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kvwall.spaces.axes import Value
 from kvwall.spaces.space import Space
+from kvwall.sweep.keeping import STORES
 from kvwall.sweep.objective import Constraint
 from kvwall.sweep.quality_budget import Budget
 
@@ -25,7 +26,7 @@ def study_text(study: Study) -> str:
         _lines("quality.budget", [_budget(budget) for budget in study.budgets]),
         _lines("objectives", _objectives(study)),
         _lines("constraints", [_constraint(constraint) for constraint in study.stated_constraints]),
-        _section("sweep", [("keep", study.keep)]),
+        _section("sweep", _kept(study)),
         _section("sweep.slice", list(study.slice.items())),
         _section("optimize", [("trials", study.trials), ("continuous", study.continuous)]),
     ]
@@ -41,6 +42,12 @@ def _quality(study: Study) -> list[tuple[str, Value | Sequence[Value]]]:
     stated: list[tuple[str, Value | Sequence[Value]]] = [("task", study.task), ("confidence", study.confidence)]
     stated += [("curves", study.quality_curves)] if study.quality_curves else []
     return [*stated, ("allow_veto", study.allow_veto)] if study.allow_veto else stated
+
+
+def _kept(study: Study) -> list[tuple[str, Value | Sequence[Value]]]:
+    if not STORES[study.store].points:
+        return [("store", study.store)]
+    return [("store", study.store), ("profile", study.profile), ("keep", study.keep)]
 
 
 def _budget(budget: Budget) -> str:

@@ -1,0 +1,49 @@
+"""A file's own checksum: the CRC-32 of all its bytes, kept in a variable of four bytes that count as zero."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import h5py
+import netCDF4
+import numpy as np
+from isal import isal_zlib
+
+from kvwall.sweep.store.image import add_variable
+from kvwall.sweep.store.memory_file import MemoryFile
+
+NAME: Final = "checksum"
+_DTYPE: Final = np.dtype("<u4")
+_AT_ONCE: Final = 1 << 22  # bytes
+
+
+def add_checksum(file: netCDF4.Dataset) -> None:
+    """Define the variable; `seal` fills it when all else is written."""
+    about = {"long_name": "CRC-32 (zlib's) of this file, with the four bytes of this number taken as zero"}
+    add_variable(file, NAME, (), np.zeros((), _DTYPE), about)
+
+
+def seal(image: MemoryFile) -> None:
+    """Write the checksum into a finished file in memory, whose own is still zero."""
+    with h5py.File(image, "r") as file:
+        place = file[NAME].id.get_offset()
+    stored = image.view
+    stored[place : place + _DTYPE.itemsize] = _DTYPE.type(isal_zlib.crc32(stored)).tobytes()
+
+
+def is_intact(path: Path, file: h5py.File) -> bool:
+    """Whether the file at `path`, open as `file`, has the bytes it was sealed with.
+
+    Raises KeyError where it was never sealed, OSError where it cannot be read.
+    """
+    place, expected = file[NAME].id.get_offset(), int(file[NAME][()])
+    found, start = 0, 0
+    buffer = memoryview(bytearray(_AT_ONCE))
+    with path.open("rb", buffering=0) as stored:
+        while count := stored.readinto(buffer):
+            for own in range(max(place, start), min(place + _DTYPE.itemsize, start + count)):
+                buffer[own - start] = 0
+            found = isal_zlib.crc32(buffer[:count], found)
+            start += count
+    return found == expected

@@ -1,0 +1,49 @@
+"""Storing a study's slice: blocks computed, packed and flushed at once, each by a thread of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvwall.sweep.blocks import BlockEvaluator
+from kvwall.sweep.crew import in_order
+from kvwall.sweep.keeping import PROFILES, STORES
+from kvwall.sweep.store import ResultsFolder, Shard
+
+if TYPE_CHECKING:
+    from kvwall.sweep.kernel import Problem
+    from kvwall.sweep.progress import Watch
+    from kvwall.sweep.study import Study
+
+
+def store_slice(study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) -> int:
+    """Write the shards that are missing, and the view over all; the number of points stored in all.
+
+    Shards that are whole stay as they are. Raises InputError where the disk refuses, with all that is finished kept.
+    """
+    if not STORES[study.store].points:
+        return 0
+    watch.stage("checking what is stored", len(folder.plan().shards), "files")
+    missing = folder.missing_shards(lambda done, files: watch.update(done))
+    if missing:
+        _write(missing, study, problem, folder, watch)
+    folder.write_view()
+    return folder.plan().size
+
+
+def _write(missing: list[Shard], study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) -> None:
+    plan = folder.plan()
+    names = tuple(dict.fromkeys((*study.keep, "status")))
+    shape = dict(zip(plan.dims, plan.block, strict=True))
+    block = BlockEvaluator(problem, shape, names, PROFILES[study.profile].keep_bits)
+    block.compile()
+
+    def write(shard: Shard) -> int:
+        values = block(plan.grid_positions(shard))
+        folder.write_shard(shard, {name: values[name] for name in study.keep}, values["status"])
+        return shard.size
+
+    watch.stage("storing", sum(shard.size for shard in missing), "points")
+    done = 0
+    for size in in_order(write, missing):
+        done += size
+        watch.update(done)
