@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any, TypeVar
 
 import jax
@@ -19,24 +20,15 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive
 
 from kvwall.sweep.folding import folded
+from kvwall.sweep.operations import ALONG_LAYERS, CALLS, CHOICES, ELEMENTWISE
 from kvwall.sweep.provenance import Origin, Provenance, Value, is_constant
 from kvwall.sweep.ranges import is_finite, range_after
 
 _T = TypeVar("_T")
-
-_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
-_CHOICES = {"min": lax.lt_p, "max": lax.gt_p}
-"""Extremes as a choice between their operands."""
-_ELEMENTWISE = frozenset(
-    {
-        "add", "add_any", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "sign", "floor", "ceil", "round",
-        "sqrt",
-        "rsqrt", "exp", "log", "log1p", "expm1", "pow", "integer_pow", "square", "eq", "ne", "lt", "le", "gt", "ge",
-        "and", "or",
-        "not", "xor", "select_n", "convert_element_type", "clamp", "is_finite", "stop_gradient", "copy", "copy_p",
-        "bitcast_convert_type",
-    }
-)  # fmt: skip
+_LEAST_RANK = 2
+"""Rows and columns."""
+_MOST_LAYERS = 8
+"""Of a leading dimension of laws (groups of layers) that are written out."""
 
 
 def compact(laws: Callable[..., _T], provenance: Provenance | None = None) -> Callable[..., _T]:
@@ -91,8 +83,8 @@ class _Interpreter:
 
     def _equation(self, equation: JaxprEqn, values: list[Value]) -> Sequence[Value]:
         name = equation.primitive.name
-        if name in _CALLS:
-            inner = equation.params[_CALLS[name]]
+        if name in CALLS:
+            inner = equation.params[CALLS[name]]
             return self._evaluate(inner.jaxpr, [_known(const) for const in inner.consts], values)
         if name == "scan":
             return self._repeated(equation, values)
@@ -100,7 +92,7 @@ class _Interpreter:
             return [self._spread(equation, values[0])]
         if name == "slice":
             return [self._slice(equation, values[0])]
-        if name in _ELEMENTWISE:
+        if name in ELEMENTWISE:
             return [self._applied(equation.primitive, equation.params, values)]
         return self._general(equation, values)
 
@@ -147,15 +139,49 @@ class _Interpreter:
         if all(is_constant(value) for value in values):
             with jax.ensure_compile_time_eval():
                 return np.asarray(primitive.bind(*(np.broadcast_to(value, shape) for value in values), **params))
+        if len(shape) > _LEAST_RANK and shape[0] == 1:
+            # of one rank whatever the laws' own dimensions, or a compiler computes a term once for every rank
+            flat = [self._reshaped(one, np.shape(one)[np.ndim(one) == len(shape) :]) for one in values]
+            return self._reshaped(self._elementwise_of(primitive, params, flat, shape[1:]), shape)
+        if len(shape) == _LEAST_RANK + 1 and shape[0] <= _MOST_LAYERS and min(shape) > 1:
+            return self._layered(primitive, params, values, shape)
         grown = [self._grown(value, shape) for value in values]
         finite = all(is_finite(self._provenance.range_of(value)) for value in values)
-        if primitive.name in _CHOICES and finite:  # no NaN to propagate, which takes three instructions instead of one
+        if primitive.name in CHOICES and finite:  # no NaN to propagate, which takes three instructions instead of one
             first, second = grown
-            result = lax.select(_CHOICES[primitive.name].bind(first, second), first, second)
+            result = lax.select(CHOICES[primitive.name].bind(first, second), first, second)
         else:
             result = primitive.bind(*grown, **params)
         self._record(result, primitive, params, values)
         return result
+
+    def _layered(
+        self, primitive: Primitive, params: Mapping[str, Any], values: Sequence[Value], shape: tuple[int, ...]
+    ) -> Value:
+        """Layer by layer: what is written out is fused, where an array of layers would be kept in memory."""
+        layers = [
+            self._elementwise_of(primitive, params, [self._layer(value, place) for value in values], (1, *shape[1:]))
+            for place in range(shape[0])
+        ]
+        result = lax.concatenate(layers, 0)
+        self._record(result, lax.concatenate_p, {}, layers)
+        return result
+
+    def _layer(self, value: Value, place: int) -> Value:
+        if np.ndim(value) <= _LEAST_RANK or np.shape(value)[0] == 1:
+            return value
+        if is_constant(value):
+            return value[place : place + 1]
+        origin = self._provenance.origin_of(value)
+        if origin and origin.name == "concatenate":
+            return origin.operands[place]
+
+        def make() -> Value:
+            result = lax.slice_in_dim(value, place, place + 1)
+            self._provenance.record(result, None, self._provenance.range_of(value))
+            return result
+
+        return self._shared(lax.slice_p, {"place": place}, [value], make)
 
     def _record(
         self, result: Value, primitive: Primitive, params: Mapping[str, Any], values: Sequence[Value], terms: int = 1
@@ -193,6 +219,9 @@ class _Interpreter:
     def _reshaped(self, value: Value, shape: tuple[int, ...]) -> Value:
         if is_constant(value) or np.shape(value) == shape:
             return np.reshape(value, shape) if is_constant(value) else value
+        origin = self._provenance.origin_of(value)
+        if origin and origin.name == "reshape" and np.shape(origin.operands[0]) == shape:
+            return origin.operands[0]
 
         def make() -> Value:
             result = lax.reshape(value, shape)
@@ -241,8 +270,13 @@ class _Interpreter:
         """A sum or an extreme along axes; along those of size 1 it is the value itself."""
         full, axes = _shaped(equation.invars[0]).shape, equation.params["axes"]
         terms = math.prod(full[axis] for axis in axes)
-        if terms == 1 and equation.primitive.name not in {"reduce_precision"}:
+        if terms == 1:
             return self._reshaped(value, tuple(n for axis, n in enumerate(np.shape(value)) if axis not in axes))
+        origin = self._provenance.origin_of(value)
+        if origin and origin.name == "concatenate" and tuple(axes) == (0,) and equation.primitive.name in ALONG_LAYERS:
+            added = ALONG_LAYERS[equation.primitive.name]
+            layers = [self._reshaped(one, np.shape(one)[1:]) for one in origin.operands]
+            return reduce(lambda one, other: self._applied(added, {}, [one, other]), layers)
 
         def make() -> Value:
             constant = is_constant(value)

@@ -61,8 +61,9 @@ def range_after(name: str, operands: Sequence[Range], kind: str = "f", *, terms:
         return _widened(min(low, terms * low), max(high, terms * high))
     if name in _SAME:
         return operands[0]
-    if name == "select_n":
-        return min(low for low, _ in operands[1:]), max(high for _, high in operands[1:])
+    if name in {"select_n", "concatenate"}:
+        cases = operands[name == "select_n" :]
+        return min(low for low, _ in cases), max(high for _, high in cases)
     if name == "integer_pow":
         return _power(operands[0], exponent)
     if name in _WHOLE:
@@ -190,7 +191,7 @@ _RULES: Mapping[str, Callable[..., Range]] = {
     "or": _greatest,
 }
 
-_CHOICES = _SAME - {"convert_element_type"} | {"select_n"}
+_CHOICES = _SAME - {"convert_element_type"} | {"select_n", "concatenate"}
 _KINDS: Mapping[str, frozenset[str]] = {
     "b": _CHOICES | {"ge", "gt", "le", "lt", "eq", "ne", "not", "and", "or"},
     "i": _CHOICES | {"max", "min"},

@@ -4,7 +4,7 @@ Every metric, label and status of every point is computed and reduced, the exact
 NumPy runs the same traced program, operation by operation, on blocks of the size that suits it best.
 
     python tests/benchmarks/engine.py [STUDY] [--repeats N]
-    python tests/benchmarks/engine.py [STUDY] --scaling      # a quarter, half and all of the grid
+    python tests/benchmarks/engine.py --scaling              # 1e6 to 1e10 points, each in its own process
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import jax
@@ -129,22 +130,39 @@ def numpy_rate(problem: Problem) -> float:
 
 def part_of(study: Study, share: float, axis: str = "retention") -> Study:
     """The study with the first values of one axis only."""
-    axes = study.space.axes
-    cut = tuple(
-        replace(entry, values=entry.values[: max(1, round(share * len(entry)))]) if entry.axis.name == axis else entry
-        for entry in axes
-    )
-    return replace(study, space=replace(study.space, axes=cut), slice={})
+    values = study.space.values(axis)
+    return with_values(study, {axis: values[: max(1, round(share * len(values)))]})
+
+
+def with_values(study: Study, values: Mapping[str, Sequence[float]]) -> Study:
+    """The study with other values on some axes."""
+    axes = [
+        replace(entry, values=tuple(values[entry.axis.name])) if entry.axis.name in values else entry
+        for entry in study.space.axes
+    ]
+    return replace(study, space=replace(study.space, axes=tuple(axes)), slice={})
+
+
+def sized(study: Study, batches: int, finer: int) -> Study:
+    """memory-wall with fewer batches, and with `finer` values each of retention and of what is placed on the host."""
+    retention, placed = (np.linspace(low, high, finer).tolist() for low, high in ((1.0, 0.05), (0.0, 0.95)))
+    batch = study.space.values("batch")[:batches]
+    return with_values(study, {"batch": batch, "retention": retention, "placement_host": placed})
+
+
+DECADES = ((13, 1), (36, 2), (36, 6), (36, 19), (36, 60))
+"""Batches, and values of retention and of placement, of grids of 1e6 to 1e10 points."""
 
 
 def scaling(name: str) -> list[dict[str, float]]:
     """Points, seconds and memory of growing grids; memory is a whole process's."""
     found = []
-    for share in (0.25, 0.5, 1.0):
-        command = [sys.executable, __file__, name, "--repeats", "3", "--share", str(share), "--no-numpy"]
+    for batches, finer in DECADES:
+        command = [sys.executable, __file__, name, "--repeats", "3", "--no-numpy"]
+        command += ["--batches", str(batches), "--finer", str(finer)]
         answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-        seconds = answer["points"] / answer["points_per_second"]
-        found.append({"points": answer["points"], "seconds": seconds, "peak_rss_bytes": answer["peak_rss_bytes"]})
+        kept = ("points", "seconds", "cpu_seconds", "points_per_second", "peak_rss_bytes", "front_size")
+        found.append({key: answer[key] for key in kept})
     return found
 
 
@@ -153,14 +171,21 @@ def main() -> None:
     parser.add_argument("study", nargs="?", default="memory-wall")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--batches", type=int, default=0)
+    parser.add_argument("--finer", type=int, default=0)
     parser.add_argument("--no-numpy", action="store_true")
     parser.add_argument("--scaling", action="store_true")
     arguments = parser.parse_args()
     if arguments.scaling:
         print(json.dumps({"scaling": scaling(arguments.study)}))
         return
-    stream = Stream(problem_of(part_of(Study.load(arguments.study), arguments.share)))
+    study = Study.load(arguments.study)
+    finer = arguments.finer
+    stream = Stream(problem_of(sized(study, arguments.batches, finer) if finer else part_of(study, arguments.share)))
+    stream.compile()
+    began = time.process_time()
     runs = [stream.run() for _ in range(arguments.repeats)]
+    cpu_seconds = (time.process_time() - began) / arguments.repeats
     points = stream.space.size
     rates = sorted(points / run.seconds for run in runs)
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -171,6 +196,9 @@ def main() -> None:
                 "points": points,
                 "points_per_second": statistics.median(rates),
                 "points_per_second_runs": rates,
+                "seconds": points / statistics.median(rates),
+                "cpu_seconds": cpu_seconds,
+                "points_per_two_cpu_seconds": 2 * points / cpu_seconds,
                 "numpy_points_per_second": in_numpy,
                 "speedup_over_numpy": statistics.median(rates) / in_numpy if in_numpy else None,
                 "compile_seconds": runs[0].compile_seconds,
