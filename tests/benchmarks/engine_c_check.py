@@ -1,0 +1,125 @@
+"""Whether the passes in C find what the engine's find, row by row.
+
+    python tests/benchmarks/engine_c_check.py
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+
+import engine_c
+from engine_c import ADMISSIBLE, COMPUTE, EXTREMES, FEASIBLE, LINKS, PHASE_KV, REGIME_KV, TIER, Pass
+from kvwall.objectives.register import LABELS
+from kvwall.sweep.kernel import COUNTED_LABELS, RowStatistics
+from kvwall.sweep.run import problem_of
+from kvwall.sweep.stream import Stream
+from kvwall.sweep.study import Study
+
+
+def extremes(done: Pass, start: int, stop: int) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """(metric, lowest, highest) of rows, from what C found of the quantities that metrics follow from."""
+    terms = done.terms
+
+    def row(values) -> np.ndarray:
+        values = np.reshape(values, np.shape(values)[-2:])
+        return np.broadcast_to(values, (len(done.rows), 1))[start:stop, 0]
+
+    low, high = done.extremes[start:stop, :EXTREMES].T, done.extremes[start:stop, EXTREMES:].T
+    names = ("intensity", "cost", "energy", "kv", "sequence", "room", "margin", "distance", "time", "last")
+    low, high = dict(zip(names, low, strict=True)), dict(zip(names, high, strict=True))
+
+    def scaled(name: str, by) -> tuple[np.ndarray, np.ndarray]:
+        return low[name] * row(by), high[name] * row(by)
+
+    with np.errstate(all="ignore"):
+        yield "arithmetic_intensity", low["intensity"], high["intensity"]
+        yield "regime_distance", np.log(low["distance"]), np.log(high["distance"])
+        yield "time_per_output_token", low["time"], high["time"]
+        yield "tokens_per_second_per_user", 1 / high["time"], 1 / low["time"]
+        if done.reducer.histogram is None:
+            batch, devices, token = terms.batch, terms.devices, terms.per_bit * (terms.key + terms.value)
+            yield "cost_per_million_tokens", *scaled("cost", 1e6 * devices / batch)
+            yield "energy_per_token", *scaled("energy", devices / batch)
+            yield "kv_bytes_read", *scaled("kv", batch * devices * terms.kept * token)
+            yield "max_batch", np.floor(low["sequence"]), np.floor(high["sequence"])
+            found = scaled("room", 1 / (token * terms.kept))
+            yield "max_context", np.floor(found[0]), np.floor(found[1])
+            yield "memory_margin", low["margin"], high["margin"]
+            yield "time_to_first_token", low["last"], high["last"]
+            yield "tokens_per_second", row(batch) / high["time"], row(batch) / low["time"]
+            by = batch / devices
+            yield "tokens_per_second_per_device", row(by) / high["time"], row(by) / low["time"]
+        else:
+            room = done.rows[start:stop, 3]
+            yield "cost_per_million_tokens", *scaled("cost", 1e6 * terms.devices * terms.price)
+            yield "energy_per_token", *scaled("energy", terms.devices)
+            yield "kv_bytes_read", *scaled("kv", terms.devices * terms.per_bit * terms.context)
+            yield "max_batch", np.floor(room / high["sequence"]), np.floor(room / low["sequence"])
+            found = scaled("room", 1 / ((1 - terms.share) * terms.per_bit))
+            yield "max_context", np.floor(found[0]), np.floor(found[1])
+            yield "memory_margin", room - high["margin"], room - low["margin"]
+            yield "tokens_per_second", 1 / high["cost"], 1 / low["cost"]
+            by = 1 / terms.devices
+            yield "tokens_per_second_per_device", row(by) / high["cost"], row(by) / low["cost"]
+
+
+def counts(done: Pass, start: int, stop: int) -> dict[str, np.ndarray]:
+    """Counts of rows by the category they are of."""
+    found = done.counts[start:stop].T
+    points = done.reducer.layout.column_count
+    named = {
+        "phase kv": found[PHASE_KV], "phase capacity": points - found[FEASIBLE], "regime kv": found[REGIME_KV],
+        "regime compute": found[COMPUTE], "regime scale_up": found[LINKS] - found[TIER],
+        "regime tier_link": found[TIER], "status ok": found[FEASIBLE], "status memory": points - found[FEASIBLE],
+    }  # fmt: skip
+    return named
+
+
+def differences(done: Pass, start: int, wanted: RowStatistics, seen: dict[str, float]) -> None:
+    """Largest differences so far: of extremes relative, of counts in points."""
+    stop = start + len(wanted.low)
+    feasible = done.counts[start:stop, FEASIBLE] > 0
+    for name, low, high in extremes(done, start, stop):
+        place = done.reducer.metrics.index(name)
+        for ours, theirs in ((low, wanted.low[:, place]), (high, wanted.high[:, place])):
+            ours, theirs = ours[feasible].astype(np.float64), theirs[feasible].astype(np.float64)
+            same = ours == theirs
+            apart = np.where(same, 0, np.abs(ours - theirs) / np.maximum(np.abs(theirs), 1e-30))
+            seen[name] = max(seen.get(name, 0), float(np.max(apart, initial=0)))
+    ours, place = counts(done, start, stop), 0
+    for label in COUNTED_LABELS:
+        for category in LABELS[label].meanings[1:]:
+            mine = ours.get(f"{label} {category}", np.zeros(stop - start, int))
+            gap = np.abs(mine.astype(np.int64) - wanted.counts[:, place])
+            key = f"{label} {category}"
+            seen[key] = seen.get(key, 0) + int(gap.sum())
+            place += 1
+    if done.reducer.histogram is None:
+        gap = np.abs(done.counts[start:stop, ADMISSIBLE].astype(np.int64) - wanted.admissible[:, 0])
+        seen["admissible"] = seen.get("admissible", 0) + int(gap.sum())
+    else:
+        above = np.cumsum(done.counts[start:stop, : engine_c.COUNTS - 1 : -1], axis=1)[:, ::-1]
+        seen["above"] = seen.get("above", 0) + int(np.abs(above.astype(np.int64) - wanted.above).sum())
+
+
+def main() -> None:
+    stream = Stream(problem_of(Study.load("memory-wall")))
+    reducers = stream.reducers()
+    reducers[1].edges = np.r_[-np.inf, np.geomspace(2e-3, 2e4, 15)].astype(np.float32)
+    answer = {}
+    for done in engine_c.passes(reducers):
+        done.run(2)
+        seen: dict[str, float] = {}
+        reducer = done.reducer
+        import os
+        for start in range(0, reducer.layout.row_count, reducer.rows_per_call * int(os.environ.get("STRIDE","1"))):
+            differences(done, start, reducer(start), seen)
+        answer["first" if reducer.histogram is None else "second"] = seen
+    print(json.dumps(answer, indent=1))
+
+
+if __name__ == "__main__":
+    main()

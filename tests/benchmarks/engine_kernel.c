@@ -1,0 +1,297 @@
+/* The memory-wall study's two passes by hand: what the streaming engine is measured against.
+ *
+ * Same work per point as the compacted laws (sweep/kernel.py): every metric, label and mask in float32, reduced row by
+ * row. Terms of a row and tables of columns come from engine_c.py; only what varies along both is computed here, 16
+ * points at a time. A row's terms are broadcast from memory; columns are walked in blocks that fit the first-level
+ * cache, several rows per block; rows are shared among threads.
+ */
+
+#include <immintrin.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#define LANES 16
+#define HIDDEN static inline __attribute__((always_inline))
+typedef __m512 V;
+typedef __mmask16 M;
+
+#define ADD _mm512_add_ps
+#define SUB _mm512_sub_ps
+#define MUL _mm512_mul_ps
+#define FMA _mm512_fmadd_ps
+#define FNMA _mm512_fnmadd_ps
+#define MAX _mm512_max_ps
+#define MIN _mm512_min_ps
+#define GT(a, b) _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ)
+#define GE(a, b) _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ)
+#define AND_GT(m, a, b) _mm512_mask_cmp_ps_mask(m, a, b, _CMP_GT_OQ)
+#define AND_GE(m, a, b) _mm512_mask_cmp_ps_mask(m, a, b, _CMP_GE_OQ)
+#define AND_LE(m, a, b) _mm512_mask_cmp_ps_mask(m, a, b, _CMP_LE_OQ)
+
+#ifndef DIVIDE
+#define DIVIDE 0
+#endif
+
+/* a / b to the last bit or so: an estimate and one Newton step. */
+HIDDEN V quotient(V a, V b) {
+    if (DIVIDE) return _mm512_div_ps(a, b);
+    V guess = _mm512_rcp14_ps(b);
+    V first = MUL(a, guess);
+    return FMA(FNMA(b, first, a), guess, first);
+}
+
+#define LOW(place, value, mask) low[place] = _mm512_mask_min_ps(low[place], mask, low[place], value)
+#define HIGH(place, value, mask) high[place] = _mm512_mask_max_ps(high[place], mask, high[place], value)
+#define BOTH(place, value, mask) LOW(place, value, mask), HIGH(place, value, mask)
+#define COUNT(place, mask) count[place] += (unsigned)__builtin_popcount((unsigned)(mask))
+
+enum { EXTREMES = 10, COUNTS = 8, BINS = 16 };
+
+/* What a row has so far, between blocks of columns. */
+typedef struct {
+    V low[EXTREMES], high[EXTREMES];
+    __m512i tens[4];
+    unsigned count[COUNTS];
+} __attribute__((aligned(64))) Sums;
+
+typedef struct {
+    const float *columns, *rows;
+    long vectors, row_count;
+    float *extremes; /* (rows, 2 * EXTREMES): lows, highs */
+    int *counts;     /* (rows, COUNTS + BINS) */
+    const float *ladders; /* second pass: per kind of row, the thresholds of its bins */
+    atomic_long *next;
+} Work;
+
+enum { C_CAPACITY, C_CONTEXT, C_HBM, C_PER_BANDWIDTH, C_HBM_TIME, C_PER_FLOPS, C_PER_LINK, C_HOST, C_PRICE, C_ENERGY,
+       C_PER_HBM_SHARE, C_PREFILL_READ, C_PREFILL_FLOP, C_PREFILL_LINK, C_TABLES };
+enum { R_STORED, R_BATCH, R_ACTIVATIONS, R_TOKEN, R_KV, R_READ, R_KV_OVER, R_HBM_OVER, R_FLOP_SLOPE, R_FLOP, R_LINK,
+       R_OUT, R_HOST_TIME, R_PER_BATCH, R_HOST_ENERGY, R_FIRST_SLOPE, R_FIRST_READ, R_FIRST_FLOP_SLOPE, R_FIRST_FLOP,
+       R_FIRST_LINK, R_FIRST_OUT, R_LIMIT, R_FLOP_ENERGY, R_FIRST_OUT_SLOPE, R_TERMS };
+enum { E_INTENSITY, E_COST, E_ENERGY, E_CONTEXT, E_BATCH, E_ROOM, E_MARGIN, E_DISTANCE, E_TIME, E_FIRST };
+enum { N_FEASIBLE, N_PHASE_KV, N_REGIME_KV, N_COMPUTE, N_LINKS, N_TIER, N_ADMISSIBLE };
+
+HIDDEN V table(const float *column, int place) { return _mm512_load_ps(column + LANES * place); }
+HIDDEN V term(const float *row, int place) { return _mm512_set1_ps(row[place]); }
+
+/* A block of columns of one row of the first pass: hardware, context and placement vary. */
+static void first_block(const float *column, long vectors, const float *row, const float *ladders, Sums *sums) {
+#define T(place) table(column, C_##place)
+#define R(place) term(row, R_##place)
+    (void)ladders;
+    V low[EXTREMES], high[EXTREMES];
+    unsigned count[COUNTS];
+    memcpy(low, sums->low, sizeof low), memcpy(high, sums->high, sizeof high);
+    memcpy(count, sums->count, sizeof count);
+    for (; vectors--; column += LANES * C_TABLES) {
+        V hbm = T(HBM), context = T(CONTEXT), host = T(HOST);
+        V room = SUB(T(CAPACITY), R(STORED));
+        V sequence = FMA(hbm, R(TOKEN), R(ACTIVATIONS));
+        V margin = FNMA(R(BATCH), sequence, room);
+        M fits = GE(margin, _mm512_setzero_ps());
+        V in_hbm = FMA(hbm, R(KV), R(READ));
+        V memory = FMA(T(HBM_TIME), R(KV), MUL(T(PER_BANDWIDTH), R(READ)));
+        V flop = FMA(context, R(FLOP_SLOPE), R(FLOP));
+        V compute = MUL(flop, T(PER_FLOPS));
+        V device = MAX(memory, compute);
+        V link = MAX(MUL(T(PER_LINK), R(LINK)), R(OUT));
+        V tier = MUL(host, R(HOST_TIME));
+        V links = MAX(link, tier);
+        V time = MAX(device, links);
+        M by_links = GT(links, device);
+        COUNT(N_FEASIBLE, fits);
+        COUNT(N_PHASE_KV, AND_GT(fits, context, R(KV_OVER)));
+        COUNT(N_ADMISSIBLE, AND_LE(fits, time, R(LIMIT)));
+        COUNT(N_LINKS, by_links);
+        COUNT(N_TIER, AND_GT(by_links, tier, link));
+        COUNT(N_COMPUTE, AND_GE(GT(compute, memory), compute, time));
+        COUNT(N_REGIME_KV, AND_GE(GT(hbm, R(HBM_OVER)), memory, time));
+        V other = MAX(MIN(device, links), MAX(MIN(memory, compute), MIN(link, tier)));
+        V intensity = quotient(flop, FMA(host, R(KV), in_hbm));
+        V energy = FMA(in_hbm, T(ENERGY), FMA(host, R(HOST_ENERGY), MUL(flop, R(FLOP_ENERGY))));
+        V longest = MUL(MAX(FMA(room, R(PER_BATCH), SUB(_mm512_setzero_ps(), R(ACTIVATIONS))), _mm512_setzero_ps()),
+                        T(PER_HBM_SHARE));
+        V first = MAX(FMA(T(PREFILL_READ), R(FIRST_SLOPE), MUL(T(PER_BANDWIDTH), R(FIRST_READ))),
+                      FMA(T(PREFILL_FLOP), R(FIRST_FLOP_SLOPE), MUL(T(PER_FLOPS), R(FIRST_FLOP))));
+        first = MAX(first, MAX(FMA(T(PREFILL_LINK), R(FIRST_LINK), MUL(T(PER_LINK), R(FIRST_OUT))),
+                               FMA(context, R(FIRST_OUT_SLOPE), R(FIRST_OUT))));
+        BOTH(E_INTENSITY, intensity, fits);
+        BOTH(E_COST, MUL(T(PRICE), time), fits);
+        BOTH(E_ENERGY, energy, fits);
+        BOTH(E_CONTEXT, context, fits);
+        BOTH(E_BATCH, quotient(room, sequence), fits);
+        BOTH(E_ROOM, longest, fits);
+        BOTH(E_MARGIN, margin, fits);
+        BOTH(E_DISTANCE, quotient(time, other), fits);
+        BOTH(E_TIME, time, fits);
+        BOTH(E_FIRST, first, fits);
+    }
+    memcpy(sums->low, low, sizeof low), memcpy(sums->high, high, sizeof high);
+    memcpy(sums->count, count, sizeof count);
+#undef T
+#undef R
+}
+
+enum { D_BATCH, D_KEPT, D_KEY_KEPT, D_BATCH_KEPT, D_BATCH_KEY_KEPT, D_BATCH_KEY, D_PER_BATCH, D_PER_KEPT, D_KEY,
+       D_KEY_PLACE, D_TABLES };
+enum { S_VALUE, S_HBM_TOKEN, S_ACTIVATIONS, S_ROOM, S_READ, S_EMBED, S_HBM_KV, S_WRITTEN, S_PER_BANDWIDTH, S_FLOP,
+       S_FLOP_KEPT, S_PER_FLOPS, S_LINK, S_LINK_LATENCY, S_OUT, S_OUT_LATENCY, S_HOST_TIME, S_HOST_KV, S_MEMORY_ENERGY,
+       S_HOST_ENERGY, S_FLOP_ENERGY, S_KV, S_LADDER, S_PER_KEY_VALUE, S_TERMS = S_PER_KEY_VALUE + 16 };
+enum { F_INTENSITY, F_COST, F_ENERGY, F_KV, F_SEQUENCE, F_ROOM, F_NEEDED, F_DISTANCE, F_TIME, F_KEY };
+
+/* Which of 16 bins: edges at least as large as the value, by bisection; a ladder holds the four steps' thresholds. */
+HIDDEN __m512i bin_of(V value, const float *ladder) {
+    __m512i bin = _mm512_maskz_set1_epi32(_mm512_cmp_ps_mask(value, _mm512_set1_ps(ladder[0]), _CMP_LE_OQ), 8);
+    for (int step = 1; step < 4; step++) {
+        V edge = _mm512_permutexvar_ps(bin, _mm512_load_ps(ladder + LANES * step));
+        M beyond = _mm512_cmp_ps_mask(value, edge, _CMP_LE_OQ);
+        bin = _mm512_mask_or_epi32(bin, beyond, bin, _mm512_set1_epi32(8 >> step));
+    }
+    return bin;
+}
+
+/* Sixteen counts of four bits in two words; before one can overflow they go to the bytes of `tens`. */
+HIDDEN void empty(__m512i *units, __m512i *tens) {
+    __m512i nibble = _mm512_set1_epi8(15);
+    for (int half = 0; half < 2; half++) {
+        tens[2 * half] = _mm512_add_epi8(tens[2 * half], _mm512_and_si512(units[half], nibble));
+        __m512i upper = _mm512_and_si512(_mm512_srli_epi32(units[half], 4), nibble);
+        tens[2 * half + 1] = _mm512_add_epi8(tens[2 * half + 1], upper);
+        units[half] = _mm512_setzero_si512();
+    }
+}
+
+/* A block of columns of one row of the second pass: batch, bits of keys and retention vary. */
+static void second_block(const float *column, long vectors, const float *row, const float *ladders, Sums *sums) {
+#define T(place) table(column, D_##place)
+#define R(place) term(row, S_##place)
+    V low[EXTREMES], high[EXTREMES];
+    unsigned count[COUNTS];
+    __m512i units[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()}, one = _mm512_set1_epi32(1);
+    const float *ladder = ladders + 4 * LANES * (int)row[S_LADDER];
+    V per_key_value = _mm512_loadu_ps(row + S_PER_KEY_VALUE);
+    memcpy(low, sums->low, sizeof low), memcpy(high, sums->high, sizeof high);
+    memcpy(count, sums->count, sizeof count);
+    while (vectors) {
+        long some = vectors < 15 ? vectors : 15;
+        vectors -= some;
+        for (; some--; column += LANES * D_TABLES) {
+            V batch = T(BATCH), batch_kept = T(BATCH_KEPT);
+            V kv = FMA(R(VALUE), batch_kept, T(BATCH_KEY_KEPT));
+            V sequence = FMA(FMA(R(VALUE), T(KEPT), T(KEY_KEPT)), R(HBM_TOKEN), R(ACTIVATIONS));
+            V needed = MUL(batch, sequence);
+            M fits = _mm512_cmp_ps_mask(needed, R(ROOM), _CMP_LE_OQ);
+            V weights = FMA(batch, R(EMBED), R(READ));
+            V kv_hbm = FMA(kv, R(HBM_KV), MUL(FMA(R(VALUE), batch, T(BATCH_KEY)), R(WRITTEN)));
+            V in_hbm = ADD(weights, kv_hbm);
+            V memory = MUL(in_hbm, R(PER_BANDWIDTH));
+            V flop = FMA(batch_kept, R(FLOP_KEPT), MUL(batch, R(FLOP)));
+            V compute = MUL(flop, R(PER_FLOPS));
+            V device = MAX(memory, compute);
+            V link = MAX(FMA(batch, R(LINK), R(LINK_LATENCY)), FMA(batch, R(OUT), R(OUT_LATENCY)));
+            V tier = MUL(kv, R(HOST_TIME));
+            V links = MAX(link, tier);
+            V time = MAX(device, links);
+            V each = MUL(time, T(PER_BATCH));
+            M by_links = GT(links, device);
+            COUNT(N_FEASIBLE, fits);
+            COUNT(N_PHASE_KV, AND_GT(fits, MUL(kv, R(KV)), weights));
+            COUNT(N_LINKS, by_links);
+            COUNT(N_TIER, AND_GT(by_links, tier, link));
+            COUNT(N_COMPUTE, AND_GE(GT(compute, memory), compute, time));
+            COUNT(N_REGIME_KV, AND_GE(GT(kv_hbm, weights), memory, time));
+            __m512i place = _mm512_slli_epi32(bin_of(each, ladder), 2);
+            __m512i beyond = _mm512_sub_epi32(place, _mm512_set1_epi32(32));
+            units[0] = _mm512_add_epi32(units[0], _mm512_maskz_sllv_epi32(fits, one, place));
+            units[1] = _mm512_add_epi32(units[1], _mm512_maskz_sllv_epi32(fits, one, beyond));
+            V other = MAX(MIN(device, links), MAX(MIN(memory, compute), MIN(link, tier)));
+            V intensity = quotient(flop, FMA(kv, R(HOST_KV), in_hbm));
+            V energy = FMA(in_hbm, R(MEMORY_ENERGY), FMA(kv, R(HOST_ENERGY), MUL(flop, R(FLOP_ENERGY))));
+            V left = MAX(FMA(R(ROOM), T(PER_BATCH), SUB(_mm512_setzero_ps(), R(ACTIVATIONS))), _mm512_setzero_ps());
+            V per_token = _mm512_permutexvar_ps(_mm512_castps_si512(T(KEY_PLACE)), per_key_value);
+            BOTH(F_INTENSITY, intensity, fits);
+            BOTH(F_COST, each, fits);
+            BOTH(F_ENERGY, MUL(energy, T(PER_BATCH)), fits);
+            BOTH(F_KV, kv, fits);
+            BOTH(F_SEQUENCE, sequence, fits);
+            BOTH(F_ROOM, MUL(MUL(left, T(PER_KEPT)), per_token), fits);
+            BOTH(F_NEEDED, needed, fits);
+            BOTH(F_DISTANCE, quotient(time, other), fits);
+            BOTH(F_TIME, time, fits);
+            BOTH(F_KEY, T(KEY), fits);
+        }
+        empty(units, sums->tens);
+    }
+    memcpy(sums->low, low, sizeof low), memcpy(sums->high, high, sizeof high);
+    memcpy(sums->count, count, sizeof count);
+#undef T
+#undef R
+}
+
+static void start(Sums *sums) {
+    memset(sums, 0, sizeof *sums);
+    for (int place = 0; place < EXTREMES; place++) {
+        sums->low[place] = _mm512_set1_ps(__builtin_inff());
+        sums->high[place] = _mm512_set1_ps(-__builtin_inff());
+    }
+}
+
+static void finish(const Sums *sums, float *extremes, int *counts) {
+    for (int place = 0; place < EXTREMES; place++) {
+        extremes[place] = _mm512_reduce_min_ps(sums->low[place]);
+        extremes[EXTREMES + place] = _mm512_reduce_max_ps(sums->high[place]);
+    }
+    for (int place = 0; place < COUNTS; place++) counts[place] = (int)sums->count[place];
+    for (int word = 0; word < 4; word++) /* bytes: words 0 and 1 hold the even and odd bins up to 7 */
+        for (int byte = 0; byte < 4; byte++) {
+            __m512i there = _mm512_and_si512(_mm512_srli_epi32(sums->tens[word], 8 * byte), _mm512_set1_epi32(255));
+            counts[COUNTS + 8 * (word / 2) + 2 * byte + word % 2] = _mm512_reduce_add_epi32(there);
+        }
+}
+
+#ifndef ROWS_TOGETHER
+#define ROWS_TOGETHER 32
+#endif
+#ifndef BLOCK
+#define BLOCK 40
+#endif
+
+typedef void Block(const float *, long, const float *, const float *, Sums *);
+
+HIDDEN void walk(const Work *work, Block block, long tables, long terms) {
+    static _Thread_local Sums sums[ROWS_TOGETHER];
+    for (;;) {
+        long from = atomic_fetch_add(work->next, ROWS_TOGETHER);
+        long rows = work->row_count - from < ROWS_TOGETHER ? work->row_count - from : ROWS_TOGETHER;
+        if (rows <= 0) return;
+        for (long row = 0; row < rows; row++) start(&sums[row]);
+        for (long at = 0; at < work->vectors; at += BLOCK) {
+            long some = work->vectors - at < BLOCK ? work->vectors - at : BLOCK;
+            for (long row = 0; row < rows; row++)
+                block(work->columns + at * LANES * tables, some, work->rows + (from + row) * terms, work->ladders,
+                      &sums[row]);
+        }
+        for (long row = 0; row < rows; row++)
+            finish(&sums[row], work->extremes + (from + row) * 2 * EXTREMES,
+                   work->counts + (from + row) * (COUNTS + BINS));
+    }
+}
+
+static void *first_rows(void *work) { return walk(work, first_block, C_TABLES, R_TERMS), NULL; }
+static void *second_rows(void *work) { return walk(work, second_block, D_TABLES, S_TERMS), NULL; }
+
+/* All rows of a pass. `columns` (vectors, tables, 16), aligned to 64 bytes; `rows` (rows, terms). */
+void run_pass(int pass, int threads, const float *columns, long vectors, const float *rows, long row_count,
+              const float *ladders, float *extremes, int *counts) {
+    atomic_long next = 0;
+    Work work = {columns, rows, vectors, row_count, extremes, counts, ladders, &next};
+    pthread_t others[64];
+    for (int each = 1; each < threads; each++)
+        pthread_create(&others[each], NULL, pass ? second_rows : first_rows, &work);
+    (pass ? second_rows : first_rows)(&work);
+    for (int each = 1; each < threads; each++) pthread_join(others[each], NULL);
+}
+
+int column_tables(int pass) { return pass ? D_TABLES : C_TABLES; }
+int row_terms(int pass) { return pass ? S_TERMS : R_TERMS; }
