@@ -21,7 +21,7 @@ from kvwall.sweep.kernel import BINS, RowReducer
 
 SOURCE = Path(__file__).with_name("engine_kernel.c")
 FLAGS = ("-O3", "-march=native", "-mprefer-vector-width=512", "-std=gnu17", "-shared", "-fPIC", "-pthread")
-LANES = 16
+LANES = 32
 EXTREMES, COUNTS = 10, 8
 FEASIBLE, PHASE_KV, REGIME_KV, COMPUTE, LINKS, TIER, ADMISSIBLE = range(7)
 
@@ -133,7 +133,7 @@ def second_terms(t: Terms) -> tuple[list, list]:
     ]  # fmt: skip
     read, cached = t.streamed + t.head, per_bit * t.context
     over, chip = t.share * cached, t.design.hardware
-    sums = np.zeros((1, LANES))
+    sums = np.zeros((1, 16))
     sums[0, : len(kinds)] = kinds
     rows = [
         t.value, stays * cached, t.activations, chip.memory_capacity - read - t.embedding, read, t.embedded,
@@ -160,7 +160,7 @@ class Pass:
         for place, row in enumerate(rows):
             self.rows[:, place] = np.broadcast_to(np.reshape(row, np.shape(row)[-2:]), (layout.row_count, 1))[:, 0]
         assert library.column_tables(number) == len(columns) and library.row_terms(number) == len(rows)
-        assert number == 0 or (layout.column_count % LANES == 0 and self.vectors < 256), "bins are counted in bytes"
+        assert number == 0 or 2 * self.vectors < 256, "bins are counted in bytes"
         self.extremes = np.empty((layout.row_count, 2 * EXTREMES), np.float32)
         self.counts = np.empty((layout.row_count, COUNTS + BINS), np.int32)
 
@@ -185,7 +185,7 @@ class Pass:
         """Per number of devices, the thresholds of time per sequence in the order in which a bin is sought."""
         with np.errstate(divide="ignore"):
             edge = 1 / (self.reducer.edges.astype(np.float64) * np.array([1, 2, 4, 8])[:, None])
-        ladders = np.zeros((4, 4, LANES), np.float32)
+        ladders = np.zeros((4, 4, BINS), np.float32)
         ladders[:, 0] = edge[:, 8:9]
         for step, stride in ((1, 4), (2, 2), (3, 1)):
             for place in range(0, BINS, 2 * stride):
@@ -194,8 +194,8 @@ class Pass:
 
 
 def _aligned(array: _Array) -> _Array:
-    room = np.empty(array.size + LANES, np.float32)
-    start = (-room.ctypes.data % (4 * LANES)) // 4
+    room = np.empty(array.size + 16, np.float32)
+    start = (-room.ctypes.data % 64) // 4
     placed = room[start : start + array.size].reshape(array.shape)
     placed[...] = array
     return placed

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator
 
@@ -12,7 +13,7 @@ import numpy as np
 
 import engine_c
 from engine_c import ADMISSIBLE, COMPUTE, EXTREMES, FEASIBLE, LINKS, PHASE_KV, REGIME_KV, TIER, Pass
-from kvwall.objectives.register import LABELS
+from kvwall.objectives.register import LABELS, metric_register
 from kvwall.sweep.kernel import COUNTED_LABELS, RowStatistics
 from kvwall.sweep.run import problem_of
 from kvwall.sweep.stream import Stream
@@ -82,12 +83,13 @@ def differences(done: Pass, start: int, wanted: RowStatistics, seen: dict[str, f
     """Largest differences so far: of extremes relative, of counts in points."""
     stop = start + len(wanted.low)
     feasible = done.counts[start:stop, FEASIBLE] > 0
+    rounding = {name: one.rounding for name, one in metric_register("aggregate", "ceiling").items()}
     for name, low, high in extremes(done, start, stop):
         place = done.reducer.metrics.index(name)
         for ours, theirs in ((low, wanted.low[:, place]), (high, wanted.high[:, place])):
             ours, theirs = ours[feasible].astype(np.float64), theirs[feasible].astype(np.float64)
-            same = ours == theirs
-            apart = np.where(same, 0, np.abs(ours - theirs) / np.maximum(np.abs(theirs), 1e-30))
+            gap = np.where(ours == theirs, 0, np.abs(ours - theirs) - rounding.get(name, 0))
+            apart = np.maximum(gap, 0) / np.maximum(np.abs(theirs), 1e-30)
             seen[name] = max(seen.get(name, 0), float(np.max(apart, initial=0)))
     ours, place = counts(done, start, stop), 0
     for label in COUNTED_LABELS:
@@ -98,14 +100,23 @@ def differences(done: Pass, start: int, wanted: RowStatistics, seen: dict[str, f
             seen[key] = seen.get(key, 0) + int(gap.sum())
             place += 1
     if done.reducer.histogram is None:
-        gap = np.abs(done.counts[start:stop, ADMISSIBLE].astype(np.int64) - wanted.admissible[:, 0])
-        seen["admissible"] = seen.get("admissible", 0) + int(gap.sum())
+        in_time = done.counts[start:stop, ADMISSIBLE].astype(np.int64)
+        good = wanted.rejected[:, 0] == 0  # the quality of a row is one number
+        apart = np.abs(np.where(good, in_time, 0) - wanted.admissible[:, 0])
+        apart += np.abs(done.counts[start:stop, FEASIBLE] - in_time - wanted.rejected[:, 1])
+        seen["admissible and rejected"] = seen.get("admissible and rejected", 0) + int(apart.sum())
+        best, there = done.extremes[start:stop, 8], good & (in_time > 0)
+        off = np.abs(best / wanted.best[:, 2] - 1)[there]
+        seen["best time"] = max(seen.get("best time", 0), float(np.max(off, initial=0)))
     else:
         above = np.cumsum(done.counts[start:stop, : engine_c.COUNTS - 1 : -1], axis=1)[:, ::-1]
         seen["above"] = seen.get("above", 0) + int(np.abs(above.astype(np.int64) - wanted.above).sum())
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--every", type=int, default=1, help="compare one block of rows in so many")
+    arguments = parser.parse_args()
     stream = Stream(problem_of(Study.load("memory-wall")))
     reducers = stream.reducers()
     reducers[1].edges = np.r_[-np.inf, np.geomspace(2e-3, 2e4, 15)].astype(np.float32)
@@ -114,8 +125,7 @@ def main() -> None:
         done.run(2)
         seen: dict[str, float] = {}
         reducer = done.reducer
-        import os
-        for start in range(0, reducer.layout.row_count, reducer.rows_per_call * int(os.environ.get("STRIDE","1"))):
+        for start in range(0, reducer.layout.row_count, reducer.rows_per_call * arguments.every):
             differences(done, start, reducer(start), seen)
         answer["first" if reducer.histogram is None else "second"] = seen
     print(json.dumps(answer, indent=1))

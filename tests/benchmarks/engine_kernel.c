@@ -11,46 +11,56 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define LANES 16
+#define LANES 32
 #define HIDDEN static inline __attribute__((always_inline))
-typedef __m512 V;
-typedef __mmask16 M;
 
-#define ADD _mm512_add_ps
-#define SUB _mm512_sub_ps
-#define MUL _mm512_mul_ps
-#define FMA _mm512_fmadd_ps
-#define FNMA _mm512_fnmadd_ps
-#define MAX _mm512_max_ps
-#define MIN _mm512_min_ps
-#define GT(a, b) _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ)
-#define GE(a, b) _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ)
-#define AND_GT(m, a, b) _mm512_mask_cmp_ps_mask(m, a, b, _CMP_GT_OQ)
-#define AND_GE(m, a, b) _mm512_mask_cmp_ps_mask(m, a, b, _CMP_GE_OQ)
-#define AND_LE(m, a, b) _mm512_mask_cmp_ps_mask(m, a, b, _CMP_LE_OQ)
+/* Two vectors side by side: a row's term is then read from memory once for both. */
+typedef struct { __m512 a, b; } V;
+typedef struct { __mmask16 a, b; } M;
 
-#ifndef DIVIDE
-#define DIVIDE 0
+HIDDEN V ADD(V x, V y) { return (V){_mm512_add_ps(x.a, y.a), _mm512_add_ps(x.b, y.b)}; }
+HIDDEN V SUB(V x, V y) { return (V){_mm512_sub_ps(x.a, y.a), _mm512_sub_ps(x.b, y.b)}; }
+HIDDEN V MUL(V x, V y) { return (V){_mm512_mul_ps(x.a, y.a), _mm512_mul_ps(x.b, y.b)}; }
+HIDDEN V MAX(V x, V y) { return (V){_mm512_max_ps(x.a, y.a), _mm512_max_ps(x.b, y.b)}; }
+HIDDEN V MIN(V x, V y) { return (V){_mm512_min_ps(x.a, y.a), _mm512_min_ps(x.b, y.b)}; }
+HIDDEN V FMA(V x, V y, V z) { return (V){_mm512_fmadd_ps(x.a, y.a, z.a), _mm512_fmadd_ps(x.b, y.b, z.b)}; }
+HIDDEN V FNMA(V x, V y, V z) { return (V){_mm512_fnmadd_ps(x.a, y.a, z.a), _mm512_fnmadd_ps(x.b, y.b, z.b)}; }
+HIDDEN V FMS(V x, V y, V z) { return (V){_mm512_fmsub_ps(x.a, y.a, z.a), _mm512_fmsub_ps(x.b, y.b, z.b)}; }
+#define COMPARE(name, order) \
+    HIDDEN M name(M m, V x, V y) { \
+        return (M){_mm512_mask_cmp_ps_mask(m.a, x.a, y.a, order), _mm512_mask_cmp_ps_mask(m.b, x.b, y.b, order)}; \
+    }
+COMPARE(AND_GT, _CMP_GT_OQ)
+COMPARE(AND_GE, _CMP_GE_OQ)
+COMPARE(AND_LE, _CMP_LE_OQ)
+#define ALL ((M){0xffff, 0xffff})
+#define GT(x, y) AND_GT(ALL, x, y)
+#define GE(x, y) AND_GE(ALL, x, y)
+#define LE(x, y) AND_LE(ALL, x, y)
+#define ZERO same(_mm512_setzero_ps())
+HIDDEN V same(__m512 x) { return (V){x, x}; }
+
+#ifndef NEWTON
+#define NEWTON 0
 #endif
-
-/* a / b to the last bit or so: an estimate and one Newton step. */
-HIDDEN V quotient(V a, V b) {
-    if (DIVIDE) return _mm512_div_ps(a, b);
-    V guess = _mm512_rcp14_ps(b);
-    V first = MUL(a, guess);
-    return FMA(FNMA(b, first, a), guess, first);
+HIDDEN __m512 newton(__m512 a, __m512 b) {
+    __m512 guess = _mm512_rcp14_ps(b);
+    __m512 first = _mm512_mul_ps(a, guess);
+    return _mm512_fmadd_ps(_mm512_fnmadd_ps(b, first, a), guess, first);
 }
+HIDDEN V quotient(V x, V y) { return (V){_mm512_div_ps(x.a, y.a), NEWTON ? newton(x.b, y.b) : _mm512_div_ps(x.b, y.b)}; }
 
-#define LOW(place, value, mask) low[place] = _mm512_mask_min_ps(low[place], mask, low[place], value)
-#define HIGH(place, value, mask) high[place] = _mm512_mask_max_ps(high[place], mask, high[place], value)
-#define BOTH(place, value, mask) LOW(place, value, mask), HIGH(place, value, mask)
-#define COUNT(place, mask) count[place] += (unsigned)__builtin_popcount((unsigned)(mask))
+#define LOW(place, x, m) low[place] = _mm512_mask_min_ps(low[place], m.a, low[place], x.a), low[place] = _mm512_mask_min_ps(low[place], m.b, low[place], x.b)
+#define HIGH(place, x, m) high[place] = _mm512_mask_max_ps(high[place], m.a, high[place], x.a), high[place] = _mm512_mask_max_ps(high[place], m.b, high[place], x.b)
+#define BOTH(place, value, mask) do { V x_ = value; LOW(place, x_, mask), HIGH(place, x_, mask); } while (0)
+HIDDEN unsigned points(M m) { return (unsigned)__builtin_popcount(_mm512_kunpackw(m.b, m.a)); }
+#define COUNT(place, mask) count[place] += points(mask)
 
 enum { EXTREMES = 10, COUNTS = 8, BINS = 16 };
 
 /* What a row has so far, between blocks of columns. */
 typedef struct {
-    V low[EXTREMES], high[EXTREMES];
+    __m512 low[EXTREMES], high[EXTREMES];
     __m512i tens[4];
     unsigned count[COUNTS];
 } __attribute__((aligned(64))) Sums;
@@ -72,15 +82,17 @@ enum { R_STORED, R_BATCH, R_ACTIVATIONS, R_TOKEN, R_KV, R_READ, R_KV_OVER, R_HBM
 enum { E_INTENSITY, E_COST, E_ENERGY, E_CONTEXT, E_BATCH, E_ROOM, E_MARGIN, E_DISTANCE, E_TIME, E_FIRST };
 enum { N_FEASIBLE, N_PHASE_KV, N_REGIME_KV, N_COMPUTE, N_LINKS, N_TIER, N_ADMISSIBLE };
 
-HIDDEN V table(const float *column, int place) { return _mm512_load_ps(column + LANES * place); }
-HIDDEN V term(const float *row, int place) { return _mm512_set1_ps(row[place]); }
+HIDDEN V table(const float *column, int place) {
+    return (V){_mm512_load_ps(column + LANES * place), _mm512_load_ps(column + LANES * place + 16)};
+}
+HIDDEN V term(const float *row, int place) { return same(_mm512_set1_ps(row[place])); }
 
 /* A block of columns of one row of the first pass: hardware, context and placement vary. */
 static void first_block(const float *column, long vectors, const float *row, const float *ladders, Sums *sums) {
 #define T(place) table(column, C_##place)
 #define R(place) term(row, R_##place)
     (void)ladders;
-    V low[EXTREMES], high[EXTREMES];
+    __m512 low[EXTREMES], high[EXTREMES];
     unsigned count[COUNTS];
     memcpy(low, sums->low, sizeof low), memcpy(high, sums->high, sizeof high);
     memcpy(count, sums->count, sizeof count);
@@ -89,13 +101,13 @@ static void first_block(const float *column, long vectors, const float *row, con
         V room = SUB(T(CAPACITY), R(STORED));
         V sequence = FMA(hbm, R(TOKEN), R(ACTIVATIONS));
         V margin = FNMA(R(BATCH), sequence, room);
-        M fits = GE(margin, _mm512_setzero_ps());
+        M fits = GE(margin, ZERO);
         V in_hbm = FMA(hbm, R(KV), R(READ));
         V memory = FMA(T(HBM_TIME), R(KV), MUL(T(PER_BANDWIDTH), R(READ)));
         V flop = FMA(context, R(FLOP_SLOPE), R(FLOP));
         V compute = MUL(flop, T(PER_FLOPS));
         V device = MAX(memory, compute);
-        V link = MAX(MUL(T(PER_LINK), R(LINK)), R(OUT));
+        V link = MUL(T(PER_LINK), R(LINK));
         V tier = MUL(host, R(HOST_TIME));
         V links = MAX(link, tier);
         V time = MAX(device, links);
@@ -110,12 +122,10 @@ static void first_block(const float *column, long vectors, const float *row, con
         V other = MAX(MIN(device, links), MAX(MIN(memory, compute), MIN(link, tier)));
         V intensity = quotient(flop, FMA(host, R(KV), in_hbm));
         V energy = FMA(in_hbm, T(ENERGY), FMA(host, R(HOST_ENERGY), MUL(flop, R(FLOP_ENERGY))));
-        V longest = MUL(MAX(FMA(room, R(PER_BATCH), SUB(_mm512_setzero_ps(), R(ACTIVATIONS))), _mm512_setzero_ps()),
-                        T(PER_HBM_SHARE));
+        V longest = MUL(MAX(FMS(room, R(PER_BATCH), R(ACTIVATIONS)), ZERO), T(PER_HBM_SHARE));
         V first = MAX(FMA(T(PREFILL_READ), R(FIRST_SLOPE), MUL(T(PER_BANDWIDTH), R(FIRST_READ))),
                       FMA(T(PREFILL_FLOP), R(FIRST_FLOP_SLOPE), MUL(T(PER_FLOPS), R(FIRST_FLOP))));
-        first = MAX(first, MAX(FMA(T(PREFILL_LINK), R(FIRST_LINK), MUL(T(PER_LINK), R(FIRST_OUT))),
-                               FMA(context, R(FIRST_OUT_SLOPE), R(FIRST_OUT))));
+        first = MAX(first, MUL(T(PREFILL_LINK), R(FIRST_LINK)));
         BOTH(E_INTENSITY, intensity, fits);
         BOTH(E_COST, MUL(T(PRICE), time), fits);
         BOTH(E_ENERGY, energy, fits);
@@ -141,14 +151,21 @@ enum { S_VALUE, S_HBM_TOKEN, S_ACTIVATIONS, S_ROOM, S_READ, S_EMBED, S_HBM_KV, S
 enum { F_INTENSITY, F_COST, F_ENERGY, F_KV, F_SEQUENCE, F_ROOM, F_NEEDED, F_DISTANCE, F_TIME, F_KEY };
 
 /* Which of 16 bins: edges at least as large as the value, by bisection; a ladder holds the four steps' thresholds. */
-HIDDEN __m512i bin_of(V value, const float *ladder) {
+HIDDEN __m512i bin_of(__m512 value, const float *ladder) {
     __m512i bin = _mm512_maskz_set1_epi32(_mm512_cmp_ps_mask(value, _mm512_set1_ps(ladder[0]), _CMP_LE_OQ), 8);
     for (int step = 1; step < 4; step++) {
-        V edge = _mm512_permutexvar_ps(bin, _mm512_load_ps(ladder + LANES * step));
-        M beyond = _mm512_cmp_ps_mask(value, edge, _CMP_LE_OQ);
+        __m512 edge = _mm512_permutexvar_ps(bin, _mm512_load_ps(ladder + 16 * step));
+        __mmask16 beyond = _mm512_cmp_ps_mask(value, edge, _CMP_LE_OQ);
         bin = _mm512_mask_or_epi32(bin, beyond, bin, _mm512_set1_epi32(8 >> step));
     }
     return bin;
+}
+
+HIDDEN void tally(__m512i *units, __m512 value, __mmask16 fits, const float *ladder) {
+    __m512i one = _mm512_set1_epi32(1), place = _mm512_slli_epi32(bin_of(value, ladder), 2);
+    __m512i beyond = _mm512_sub_epi32(place, _mm512_set1_epi32(32));
+    units[0] = _mm512_add_epi32(units[0], _mm512_maskz_sllv_epi32(fits, one, place));
+    units[1] = _mm512_add_epi32(units[1], _mm512_maskz_sllv_epi32(fits, one, beyond));
 }
 
 /* Sixteen counts of four bits in two words; before one can overflow they go to the bytes of `tens`. */
@@ -166,22 +183,22 @@ HIDDEN void empty(__m512i *units, __m512i *tens) {
 static void second_block(const float *column, long vectors, const float *row, const float *ladders, Sums *sums) {
 #define T(place) table(column, D_##place)
 #define R(place) term(row, S_##place)
-    V low[EXTREMES], high[EXTREMES];
+    __m512 low[EXTREMES], high[EXTREMES];
     unsigned count[COUNTS];
-    __m512i units[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()}, one = _mm512_set1_epi32(1);
-    const float *ladder = ladders + 4 * LANES * (int)row[S_LADDER];
-    V per_key_value = _mm512_loadu_ps(row + S_PER_KEY_VALUE);
+    __m512i units[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    const float *ladder = ladders + 4 * 16 * (int)row[S_LADDER];
+    __m512 per_key_value = _mm512_loadu_ps(row + S_PER_KEY_VALUE);
     memcpy(low, sums->low, sizeof low), memcpy(high, sums->high, sizeof high);
     memcpy(count, sums->count, sizeof count);
     while (vectors) {
-        long some = vectors < 15 ? vectors : 15;
+        long some = vectors < 7 ? vectors : 7;
         vectors -= some;
         for (; some--; column += LANES * D_TABLES) {
             V batch = T(BATCH), batch_kept = T(BATCH_KEPT);
             V kv = FMA(R(VALUE), batch_kept, T(BATCH_KEY_KEPT));
             V sequence = FMA(FMA(R(VALUE), T(KEPT), T(KEY_KEPT)), R(HBM_TOKEN), R(ACTIVATIONS));
             V needed = MUL(batch, sequence);
-            M fits = _mm512_cmp_ps_mask(needed, R(ROOM), _CMP_LE_OQ);
+            M fits = LE(needed, R(ROOM));
             V weights = FMA(batch, R(EMBED), R(READ));
             V kv_hbm = FMA(kv, R(HBM_KV), MUL(FMA(R(VALUE), batch, T(BATCH_KEY)), R(WRITTEN)));
             V in_hbm = ADD(weights, kv_hbm);
@@ -189,7 +206,7 @@ static void second_block(const float *column, long vectors, const float *row, co
             V flop = FMA(batch_kept, R(FLOP_KEPT), MUL(batch, R(FLOP)));
             V compute = MUL(flop, R(PER_FLOPS));
             V device = MAX(memory, compute);
-            V link = MAX(FMA(batch, R(LINK), R(LINK_LATENCY)), FMA(batch, R(OUT), R(OUT_LATENCY)));
+            V link = MUL(batch, R(LINK));
             V tier = MUL(kv, R(HOST_TIME));
             V links = MAX(link, tier);
             V time = MAX(device, links);
@@ -201,15 +218,14 @@ static void second_block(const float *column, long vectors, const float *row, co
             COUNT(N_TIER, AND_GT(by_links, tier, link));
             COUNT(N_COMPUTE, AND_GE(GT(compute, memory), compute, time));
             COUNT(N_REGIME_KV, AND_GE(GT(kv_hbm, weights), memory, time));
-            __m512i place = _mm512_slli_epi32(bin_of(each, ladder), 2);
-            __m512i beyond = _mm512_sub_epi32(place, _mm512_set1_epi32(32));
-            units[0] = _mm512_add_epi32(units[0], _mm512_maskz_sllv_epi32(fits, one, place));
-            units[1] = _mm512_add_epi32(units[1], _mm512_maskz_sllv_epi32(fits, one, beyond));
+            tally(units, each.a, fits.a, ladder), tally(units, each.b, fits.b, ladder);
             V other = MAX(MIN(device, links), MAX(MIN(memory, compute), MIN(link, tier)));
             V intensity = quotient(flop, FMA(kv, R(HOST_KV), in_hbm));
             V energy = FMA(in_hbm, R(MEMORY_ENERGY), FMA(kv, R(HOST_ENERGY), MUL(flop, R(FLOP_ENERGY))));
-            V left = MAX(FMA(R(ROOM), T(PER_BATCH), SUB(_mm512_setzero_ps(), R(ACTIVATIONS))), _mm512_setzero_ps());
-            V per_token = _mm512_permutexvar_ps(_mm512_castps_si512(T(KEY_PLACE)), per_key_value);
+            V left = MAX(FMS(R(ROOM), T(PER_BATCH), R(ACTIVATIONS)), ZERO);
+            V place = T(KEY_PLACE);
+            V per_token = {_mm512_permutexvar_ps(_mm512_castps_si512(place.a), per_key_value),
+                           _mm512_permutexvar_ps(_mm512_castps_si512(place.b), per_key_value)};
             BOTH(F_INTENSITY, intensity, fits);
             BOTH(F_COST, each, fits);
             BOTH(F_ENERGY, MUL(energy, T(PER_BATCH)), fits);
@@ -251,10 +267,10 @@ static void finish(const Sums *sums, float *extremes, int *counts) {
 }
 
 #ifndef ROWS_TOGETHER
-#define ROWS_TOGETHER 32
+#define ROWS_TOGETHER 4
 #endif
 #ifndef BLOCK
-#define BLOCK 40
+#define BLOCK 1000
 #endif
 
 typedef void Block(const float *, long, const float *, const float *, Sums *);
