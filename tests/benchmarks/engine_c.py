@@ -66,6 +66,7 @@ class Terms:
         self.batch, self.context = self.design.workload.batch, self.design.workload.context
         self.devices = parallel.tensor
         self.per_device = 1 / self.devices
+        assert np.all(self.devices <= chip.scale_up_domain), "the kernel knows no scale-out"
         self.share = self.design.placement.host
         self.kept = self.design.eviction.retention
         self.layers, self.hidden_bytes = model.layers, model.hidden * self.design.precision.activation_bits / 8
@@ -116,9 +117,9 @@ def first_terms(t: Terms) -> tuple[list, list]:
     rows = [
         t.streamed + t.head + t.embedding, t.batch, t.activations, t.kept * token, kv, read + written, read / kv,
         (read - written) / kv, t.batch * t.kept * t.attention * t.per_device, t.batch * (t.token_flop + t.head_flop),
-        t.exchanged * t.batch, 0, kv / t.host.flat[0], 1 / t.batch, host_energy, t.embedded + token,
-        t.streamed + t.head, t.per_device, t.head_flop, t.exchanged, 0, 0.1 * (1 + 1e-9),
-        t.design.hardware.flop_energy.value.flat[0], 0,
+        t.exchanged * t.batch, kv / t.host.flat[0], 1 / t.batch, host_energy, t.embedded + token,
+        t.streamed + t.head, t.per_device, t.head_flop, t.exchanged, 0.1,
+        t.design.hardware.flop_energy.value.flat[0],
     ]  # fmt: skip
     return columns, rows
 
@@ -138,7 +139,7 @@ def second_terms(t: Terms) -> tuple[list, list]:
     rows = [
         t.value, stays * cached, t.activations, chip.memory_capacity - read - t.embedding, read, t.embedded,
         stays * cached, per_bit, 1 / t.bandwidth, t.token_flop + t.head_flop,
-        t.context * t.attention * t.per_device, 1 / t.flops, t.exchanged / t.link, 0, 0, 0, over / t.host, over,
+        t.context * t.attention * t.per_device, 1 / t.flops, t.exchanged / t.link, over / t.host, over,
         chip.memory_energy.value, over * chip.host.energy.value, chip.flop_energy.value, cached, np.log2(t.devices),
     ]  # fmt: skip
     with np.errstate(divide="ignore"):

@@ -1,6 +1,6 @@
 """Whether the passes in C find what the engine's find, row by row.
 
-    python tests/benchmarks/engine_c_check.py
+python tests/benchmarks/engine_c_check.py
 """
 
 from __future__ import annotations
