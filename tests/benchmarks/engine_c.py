@@ -1,7 +1,7 @@
-"""The memory-wall study's two passes in C (engine_kernel.c), and whether they say what the engine's passes say.
+"""The memory-wall study's two passes in C (engine_kernel.c); engine_c_check.py says whether they agree with the engine.
 
-Terms of rows and tables of columns are computed here, as they cost nothing per point; the laws of a point are in C. Both
-are written by hand for the one study they are of: a dense model, tensor parallelism, one tier, as its axes have it.
+Terms of rows and tables of columns are computed here, as they cost nothing per point; the laws of a point are in C. Both are
+written by hand for the one study they are of: a dense model, tensor parallelism, one tier, as its axes have it.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ class Pass:
         self.rows = np.empty((layout.row_count, len(rows)), np.float32)
         for place, row in enumerate(rows):
             self.rows[:, place] = np.broadcast_to(np.reshape(row, np.shape(row)[-2:]), (layout.row_count, 1))[:, 0]
-        assert library.column_tables(number) == len(columns) and library.row_terms(number) == len(rows)
+        assert library.column_tables(number) == len(columns)
+        assert library.row_terms(number) == len(rows)
         assert number == 0 or 2 * self.vectors < 256, "bins are counted in bytes"
         self.extremes = np.empty((layout.row_count, 2 * EXTREMES), np.float32)
         self.counts = np.empty((layout.row_count, COUNTS + BINS), np.int32)
