@@ -1,7 +1,7 @@
 """The memory-wall study's two passes in C (engine_kernel.c); engine_c_check.py says whether they agree with the engine.
 
-Terms of rows and tables of columns are computed here, as they cost nothing per point; the laws of a point are in C. Both are
-written by hand for the one study they are of: a dense model, tensor parallelism, one tier, as its axes have it.
+Terms of rows and tables of columns are computed here, as they cost nothing per point; the laws of a point are in C.
+Both are written by hand for the one study: a dense model, tensor parallelism, one tier, as its axes have it.
 """
 
 from __future__ import annotations
