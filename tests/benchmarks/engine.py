@@ -5,26 +5,32 @@ NumPy runs the same traced program, operation by operation, on blocks of the siz
 
     python tests/benchmarks/engine.py [STUDY] [--repeats N]
     python tests/benchmarks/engine.py --scaling              # 1e6 to 1e10 points, each in its own process
+
+For the shipped study memory-wall, the two passes are also timed beside the same two passes written by hand in C
+(engine_kernel.c), in turns: the machine's other work then hits both alike.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import engine_c
 import jax
 import numpy as np
 
 from kvwall.sweep.kernel import Problem
 from kvwall.sweep.run import problem_of
-from kvwall.sweep.stream import Stream
+from kvwall.sweep.stream import Stream, rows_in_order
 from kvwall.sweep.study import Study
 
 NUMPY_POINTS_PER_BLOCK = 2**17
@@ -128,6 +134,39 @@ def numpy_rate(problem: Problem) -> float:
     return 1 / seconds_per_point
 
 
+def timed(work: Callable[[], object]) -> tuple[float, float]:
+    """(seconds, seconds of all its threads' processor time)."""
+    began, used = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - began, time.process_time() - used
+
+
+def beside_c(stream: Stream, repeats: int) -> dict[str, object]:
+    """The two passes alone, by the engine and in C, in turns; medians. Compiling is apart."""
+    kernels = stream.compile()[:2]
+    points, threads = stream.space.size, os.cpu_count() or 1
+    try:
+        passes = engine_c.passes(kernels)
+    except engine_c.CannotMeasure as reason:
+        return {"c_points_per_second": None, "c_not_measured": str(reason)}
+    seconds: dict[str, list[float]] = {"passes": [], "passes_cpu": [], "c": [], "c_cpu": []}
+    for _ in range(repeats):
+        wall, cpu = timed(lambda: [deque(rows_in_order(kernel), maxlen=0) for kernel in kernels])
+        c_wall, c_cpu = timed(lambda: [one.run(threads) for one in passes])
+        for name, found in zip(seconds, (wall, cpu, c_wall, c_cpu), strict=True):
+            seconds[name].append(found)
+    middle = {name: statistics.median(found) for name, found in seconds.items()}
+    return {
+        "passes_points_per_second": points / middle["passes"],
+        "c_points_per_second": points / middle["c"],
+        "c_points_per_second_runs": sorted(points / found for found in seconds["c"]),
+        "passes_over_c": middle["c"] / middle["passes"],
+        "passes_points_per_cpu_second": points / middle["passes_cpu"],
+        "c_points_per_cpu_second": points / middle["c_cpu"],
+        "passes_over_c_by_cpu": middle["c_cpu"] / middle["passes_cpu"],
+    }
+
+
 def part_of(study: Study, share: float, axis: str = "retention") -> Study:
     """The study with the first values of one axis only."""
     values = study.space.values(axis)
@@ -189,6 +228,7 @@ def main() -> None:
     points = stream.space.size
     rates = sorted(points / run.seconds for run in runs)
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    in_c = beside_c(stream, arguments.repeats) if arguments.study == "memory-wall" and arguments.share == 1 else {}
     in_numpy = None if arguments.no_numpy else numpy_rate(stream.problem)
     print(
         json.dumps(
@@ -199,6 +239,7 @@ def main() -> None:
                 "seconds": points / statistics.median(rates),
                 "cpu_seconds": cpu_seconds,
                 "points_per_two_cpu_seconds": 2 * points / cpu_seconds,
+                **in_c,
                 "numpy_points_per_second": in_numpy,
                 "speedup_over_numpy": statistics.median(rates) / in_numpy if in_numpy else None,
                 "compile_seconds": runs[0].compile_seconds,
