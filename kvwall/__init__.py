@@ -91,13 +91,18 @@ class _CallableFolder(ModuleType):
     """
 
     def __call__(self, study: Study, out: str | Path | None = None) -> xr.Dataset:
-        """Run a study, or finish it, into its results folder; the answer is the folder, opened."""
+        """Run a study, or finish it, into its results folder; the answer is what it stores of the grid, opened.
+
+        A study that stores no points (`store` is not `full`) answers with its front.
+        """
         from pathlib import Path
 
+        from kvwall.sweep.keeping import STORES
         from kvwall.sweep.run import run_sweep
-        from kvwall.sweep.store import open_results
+        from kvwall.sweep.store import open_front, open_results
 
-        return open_results(run_sweep(study, None if out is None else Path(out)).out)
+        opened = open_results if STORES[study.store].points else open_front
+        return opened(run_sweep(study, None if out is None else Path(out)).out)
 
 
 sys.modules[_folder.__name__].__class__ = _CallableFolder
