@@ -1,4 +1,4 @@
-"""Results as one table: CSV with its units in comment lines, or Parquet with them in its metadata."""
+"""Results as one file to hand on: a table (CSV, Parquet) of any part, or the stored points as netCDF or Zarr."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ import pyarrow.parquet
 import xarray as xr
 
 from kvwall.spaces.errors import Faults, InputError, nearest
-from kvwall.sweep.bitround import KEEP_BITS
-from kvwall.sweep.store import open_front, open_results, open_summary
-from kvwall.sweep.store.atomic import OUT, check_target, refused
+from kvwall.sweep.keeping import DEFAULT_PROFILE, PROFILES
+from kvwall.sweep.progress import Silent, Watch
+from kvwall.sweep.store import STORED_DAMAGED, open_front, open_results, open_summary
+from kvwall.sweep.store.atomic import OUT, check_target, refused, replaced_folder
 from kvwall.sweep.store.front_file import ROW
 from kvwall.sweep.store.spec_file import read_spec
+from kvwall.sweep.whole import write_whole
+from kvwall.sweep.zarr_folder import check_zarr, write_zarr
 
 PARTS: Final = ("front", "grid", "summary")
-FORMATS: Final = ("csv", "parquet")
-NOT_BUILT: Final = ("xlsx", "zarr", "vllm", "sglang", "trtllm")
+TABLES: Final = ("csv", "parquet")
+ARRAYS: Final = ("netcdf", "zarr")
+"""Forms of the stored points only: the front and the summary are netCDF files already."""
+FORMATS: Final = (*TABLES, *ARRAYS)
+SUFFIXES: Final = {"netcdf": "nc"}
+NOT_BUILT: Final = ("xlsx", "vllm", "sglang", "trtllm")
 _POINTS_AT_ONCE: Final = 500_000
 _PRECISION: Final = {
     "front": "not rounded",
-    "grid": (
-        f"metrics are stored with {KEEP_BITS} explicit mantissa bits: the relative error is at most "
-        f"{2.0 ** -(KEEP_BITS + 1):.2g}; the front and the summary are not rounded"
-    ),
     "summary": "computed in single precision, not rounded",
 }
 _KEPT_ATTRIBUTES: Final = ("title", "source", "study_name", "spec_hash", "catalogue_sha256", "date_created", "mode")
@@ -59,16 +62,23 @@ class Rows:
 
 
 def export(
-    folder: str | Path, *, to: str, what: str = "front", out: str | Path | None = None, force: bool = False
+    folder: str | Path,
+    *,
+    to: str,
+    what: str | None = None,
+    out: str | Path | None = None,
+    force: bool = False,
+    watch: Watch | None = None,
 ) -> Path:
-    """Write a part of the results as one table, and return its path.
+    """Write a part of the results as one table or array file, and return its path. Memory stays bounded.
 
     Args:
         folder: the results folder.
-        to: "csv" or "parquet".
-        what: "front", "grid" (every stored point, with its status) or "summary".
+        to: "csv", "parquet", "netcdf" or "zarr".
+        what: "front" (default of tables), "grid" (every stored point, with its status; default of arrays) or "summary".
         out: the file; `<folder>/<what>.<to>` by default.
         force: replace a file that exists.
+        watch: follows the progress of arrays.
 
     Raises:
         InputError: on an unknown or unbuilt format or part, where the file exists, or cannot be written.
@@ -78,17 +88,46 @@ def export(
         faults.add(f"--to {to} is not built yet: use {' or '.join(FORMATS)}")
     elif to not in FORMATS:
         faults.add(f'"{to}" is no format{nearest(to, FORMATS)}: use {" or ".join(FORMATS)}')
+    what = what or ("grid" if to in ARRAYS else "front")
     if what not in PARTS:
         faults.add(f'"{what}" is no part of the results{nearest(what, PARTS)}: use {", ".join(PARTS)}')
+    elif to in ARRAYS and what != "grid":
+        faults.add(f"--what {what}: {what}.nc in the folder is one already; --to {to} is of the stored points (grid)")
     faults.raise_if_any()
-    path = Path(out) if out is not None else Path(folder) / f"{what}.{to}"
+    path = Path(out) if out is not None else Path(folder) / f"{what}.{SUFFIXES.get(to, to)}"
+    if to in ARRAYS:
+        return _write_arrays(Path(folder), to, path, force, watch or Silent())
     check_target(path, OUT, faults)
     faults.raise_if_any()
     with _rows(folder, what) as rows:
-        if path.exists() and not force:
-            raise InputError(f"{path} exists: give --force to replace it, or another file with --out")
+        _refuse_existing(path, force)
         with _replaced(path) as file:
             (_write_csv if to == "csv" else _write_parquet)(file, rows)
+    return path
+
+
+def _refuse_existing(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        raise InputError(f"{path} exists: give --force to replace it, or another file with --out")
+
+
+def _write_arrays(folder: Path, to: str, path: Path, force: bool, watch: Watch) -> Path:
+    """The stored points as one netCDF file, or as a folder of Zarr."""
+    if to == "zarr":
+        check_zarr()
+    with open_results(folder) as stored:
+        _refuse_existing(path, force)
+        watch.stage(f"writing {path.name}", int(stored.attrs["shard_count"]), "blocks")
+        if to == "zarr":
+            block = np.atleast_1d(stored.attrs["shard_shape"]).tolist() if stored.dims else []
+            with replaced_folder(path) as part:
+                write_zarr(part, stored, block, lambda done, blocks: watch.update(done))
+            return path
+    faults = Faults()
+    check_target(path, OUT, faults)
+    faults.raise_if_any()
+    with _replaced(path) as file:
+        write_whole(file, folder, lambda done, blocks: watch.update(done))
     return path
 
 
@@ -102,7 +141,7 @@ def _replaced(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except OSError as fault:
+    except (OSError, RuntimeError) as fault:  # RuntimeError: what HDF5 makes of a full disk at times
         part.unlink(missing_ok=True)
         raise refused(path, fault) from fault
     except BaseException:
@@ -162,7 +201,12 @@ def _rows(folder: str | Path, what: str) -> Iterator[Rows]:
 def _about(dataset: xr.Dataset, what: str) -> dict[str, str]:
     """What a part is and where it comes from, with how exact its numbers are."""
     kept = {name: str(dataset.attrs[name]) for name in _KEPT_ATTRIBUTES if name in dataset.attrs}
-    return kept | {"precision": _PRECISION[what]}
+    return kept | {"precision": _PRECISION.get(what) or _precision_stored(dataset)}
+
+
+def _precision_stored(grid: xr.Dataset) -> str:
+    profile = PROFILES[grid.attrs.get("profile", DEFAULT_PROFILE)]
+    return f"{profile.precision}; the front and the summary are not rounded"
 
 
 def _ordered_axes(dataset: xr.Dataset, folder: str | Path) -> list[str]:
@@ -210,9 +254,7 @@ def _grid_batches(stored: xr.Dataset, names: Sequence[str]) -> Iterator[pa.Recor
         try:
             block = stored.isel(dict(zip(dims[:outer], corner, strict=True))).load()
         except (OSError, RuntimeError) as fault:  # what HDF5 makes of a damaged shard
-            raise InputError(
-                f"a stored block cannot be read ({fault}): delete the folder's shards, and run `kvwall sweep` again"
-            ) from fault
+            raise InputError(STORED_DAMAGED.format(fault=fault)) from fault
         inner = dims[outer:]
         columns = [_arrow(stored[name], _spread(block[name], inner, shape[outer:])) for name in names]
         yield pa.RecordBatch.from_arrays(columns, names=list(names))

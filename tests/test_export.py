@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pandas as pd
 import pyarrow.parquet
 import pytest
+import xarray as xr
 
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.cli import run
 from kvwall.sweep.export import export
-from kvwall.sweep.store import open_front, open_results, open_summary
+from kvwall.sweep.store import open_front, open_results, open_summary, shards
 from tests.finished_sweeps import NOTHING, TWO_CHIPS, TWO_MODELS, swept
 
 
@@ -150,7 +153,7 @@ def test_the_command_prints_the_path(folder: Path, tmp_path: Path, capsys: pytes
     assert run(["export", str(folder), "--to", "parquet", "--out", str(path)]) == 0
     assert capsys.readouterr().out.strip() == str(path)
     assert path.exists()
-    assert run(["export", str(folder), "--to", "zarr"]) == 2
+    assert run(["export", str(folder), "--to", "xlsx"]) == 2
     assert "not built yet" in capsys.readouterr().err
     assert run(["export", str(tmp_path / "nowhere"), "--to", "csv"]) == 2
 
@@ -171,3 +174,70 @@ def test_how_exact_the_numbers_are_is_said(folder: Path, tmp_path: Path) -> None
     assert len(both) == len(front)
     off = abs(both["time_per_output_token_stored"] / both["time_per_output_token"] - 1)
     assert 0 < off.max() <= 2.0**-13 * 1.01
+
+
+def test_one_netcdf_file_has_the_very_chunks_of_the_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shards, "MOST_POINTS", 300)
+    monkeypatch.setattr(shards, "MOST_CHUNK_POINTS", 50)
+    folder = swept(TWO_CHIPS, tmp_path / "many")
+    path = export(folder, to="netcdf")
+    assert path == folder / "grid.nc"
+    with open_results(folder) as stored, xr.open_dataset(path) as whole:
+        xr.testing.assert_equal(whole.load().drop_vars("quantization_info"), stored.load())
+        assert whole["time_per_output_token"].attrs == stored["time_per_output_token"].attrs
+        assert whole.attrs["spec_hash"] == stored.attrs["spec_hash"]
+    copied: dict[tuple[str, bytes], int] = {}
+    with h5py.File(path) as whole:
+        for name in ("time_per_output_token", "phase"):
+            for chunk in chunks_of(whole[name]):
+                copied[name, chunk] = copied.get((name, chunk), 0) + 1
+    for shard in folder.glob("shards/*.nc"):
+        with h5py.File(shard) as file:
+            for name in ("time_per_output_token", "phase"):
+                for chunk in chunks_of(file[name]):
+                    copied[name, chunk] -= 1
+    assert len(copied) > 20
+    assert set(copied.values()) == {0}
+    flipped = next(folder.glob("shards/*.nc"))
+    flipped.write_bytes(flipped.read_bytes()[:-9] + b"scribble!")
+    for change, said in ((lambda: None, "is damaged or of another study"), (flipped.unlink, "blocks are missing")):
+        change()
+        with pytest.warns() if change == flipped.unlink else contextlib.nullcontext():
+            assert run(["export", str(folder), "--to", "netcdf", "--out", str(tmp_path / "again.nc")]) == 2
+        assert said in capsys.readouterr().err
+        assert not list(tmp_path.glob("*again*")), "nothing is left behind"
+
+
+def chunks_of(stored: h5py.Dataset) -> list[bytes]:
+    places = [stored.id.get_chunk_info(number).chunk_offset for number in range(stored.id.get_num_chunks())]
+    return [stored.id.read_direct_chunk(place)[1] for place in places]
+
+
+def test_zarr_holds_the_stored_points(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("zarr")
+    path = export(folder, to="zarr", out=tmp_path / "grid.zarr")
+    with open_results(folder) as stored, xr.open_zarr(path) as found:
+        xr.testing.assert_equal(found.load(), stored.load())
+        assert found["memory_margin"].attrs["units"] == "byte"
+        assert found["status"].dtype == np.int8
+        assert found.attrs["spec_hash"] == stored.attrs["spec_hash"]
+    with pytest.raises(InputError, match="exists: give --force"):
+        export(folder, to="zarr", out=path)
+    (path / "stale").write_text("")
+    export(folder, to="zarr", out=path, force=True)
+    assert not (path / "stale").exists()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["grid.zarr"]
+
+
+def test_zarr_that_is_not_installed_is_named(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvwall.sweep.zarr_folder.importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'kvwall\[zarr\]'"):
+        export(folder, to="zarr", out=tmp_path / "grid.zarr")
+
+
+@pytest.mark.parametrize("to", ["netcdf", "zarr"])
+def test_arrays_are_of_stored_points_only(folder: Path, to: str) -> None:
+    with pytest.raises(InputError, match=r"front\.nc in the folder is one already"):
+        export(folder, to=to, what="front")

@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -42,6 +43,25 @@ def write_atomically(path: Path, payload: Payload, option: str = OUT) -> None:
         raise
 
 
+@contextlib.contextmanager
+def replaced_folder(path: Path, option: str = OUT) -> Iterator[Path]:
+    """A new folder to fill that takes its name, in the place of what has it, only when it is whole."""
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        yield part
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+        part.replace(path)
+        _flush_folder(path.parent)
+    except BaseException as fault:
+        shutil.rmtree(part, ignore_errors=True)
+        if isinstance(fault, OSError):
+            raise refused(path, fault, option) from fault
+        raise
+
+
 def check_target(path: Path, option: str, faults: Faults) -> None:
     """Record a name that something has which is no regular file: a rename would put a file in its place."""
     try:
@@ -61,10 +81,11 @@ def remove_parts(folder: Path) -> int:
     return len(parts)
 
 
-def refused(path: Path, fault: OSError, option: str = OUT) -> InputError:
+def refused(path: Path, fault: OSError | RuntimeError, option: str = OUT) -> InputError:
     """The fault of writing to `path`, in words with the remedy."""
-    reason = fault.strerror or str(fault)
-    if fault.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+    code = getattr(fault, "errno", None)
+    reason = getattr(fault, "strerror", None) or str(fault)
+    if code in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         return InputError(
             f"{path} could not be written ({reason}; {free_bytes(path) / 1e9:.3g} GB free): free some space, or choose "
             f"another folder with {option}; what is finished is kept, and the same command goes on from there"

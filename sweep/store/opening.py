@@ -18,6 +18,10 @@ from kvwall.sweep.store.shard_file import QUANTIZATION
 from kvwall.sweep.store.spec_file import stated_store
 from kvwall.sweep.store.view import SHARD_BYTES
 
+STORED_DAMAGED = (
+    "a stored block cannot be read ({fault}): run `kvwall sweep` again, which computes only what is damaged or missing"
+)
+"""What HDF5 makes of a damaged shard, in words."""
 _WRITTEN_BY = "run `kvwall sweep` on its study to write it"
 
 
