@@ -17,8 +17,8 @@ from kvwall.sweep import intervals
 from kvwall.sweep.boxes import Boxes, Ordered
 from kvwall.sweep.compact import compact
 from kvwall.sweep.intervals import Interval
-from kvwall.sweep.kernel import Problem
-from kvwall.sweep.narrow import narrow_metrics, unfused
+from kvwall.sweep.kernel import Problem, unfused
+from kvwall.sweep.narrow import narrow_metrics
 from kvwall.sweep.objective import rounded
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -200,23 +200,22 @@ class BranchSearch:
         maybe = np.isin(bounded.fate, (POSSIBLE, ADMISSIBLE))
         dominated = np.zeros(len(boxes), bool)
         dominated[maybe] = self._guards.dominated(bounded.best[maybe])
-        candidates = np.flatnonzero(maybe & ~dominated & (whole | (sizes == 1)))
-        still = np.flatnonzero(maybe & ~dominated & ~whole & (sizes > 1))
-        settled = Certificate(boxes=len(boxes))
+        rest, single = maybe & ~dominated, sizes == 1
+        found, still = rest & (whole | single), np.flatnonzero(rest & ~whole & ~single)
+        settled = Certificate(boxes=len(boxes), evaluated_points=int(np.count_nonzero(found & single)))
         for name, which in (
             ("infeasible", bounded.fate == INFEASIBLE),
             ("rejected", bounded.fate == REJECTED),
             ("dominated", dominated),
-            ("tied", np.isin(np.arange(len(boxes)), candidates) & (sizes > 1)),
+            ("tied", found & ~single),
         ):
             setattr(settled, f"{name}_points", int(sizes[which].sum()))
-            setattr(settled, f"{name}_blocks", int(np.count_nonzero(sizes[which] > 1)))
-        settled.evaluated_points = int(np.count_nonzero(sizes[candidates] == 1))
+            setattr(settled, f"{name}_blocks", int(np.count_nonzero(which & ~single)))
         return _Looked(
             settled,
-            bounded.best[candidates],
-            self._ordered.lowest_index(boxes[candidates]),
-            sizes[candidates],
+            bounded.best[found],
+            self._ordered.lowest_index(boxes[found]),
+            sizes[found],
             boxes[still[np.argsort(-bounded.best[still, 0], kind="stable")]],
         )
 

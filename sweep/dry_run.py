@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kvwall.sweep.blocks import BlockEvaluator
 from kvwall.sweep.branch import BranchSearch
 from kvwall.sweep.keeping import PROFILES, STORES
 from kvwall.sweep.run import OUTPUTS, problem_of
 from kvwall.sweep.store import shard_plan
 from kvwall.sweep.store.atomic import free_bytes
 from kvwall.sweep.store.packing import packed
+from kvwall.sweep.storing import evaluator_of
 from kvwall.sweep.stream import Stream
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Plain types."""
-        return asdict(self) | {"axes": dict(self.axes), "stored": [asdict(one) for one in self.stored]}
+        return asdict(self)
 
 
 def plan_run(study: Study, out: Path | None) -> Plan:
@@ -113,7 +113,7 @@ def _trial(problem: Problem, *, evaluates_all: bool) -> tuple[float, float | Non
         streaming = stream.seconds_expected()
         return stream.compile_seconds, streaming, None, None
     search = BranchSearch.of(problem)
-    settling, share = _settled(search, problem)
+    settling, share = _settled(search)
     return search.compile_seconds, None, settling, share
 
 
@@ -121,7 +121,7 @@ class _Enough(Exception):
     """The trial is over."""
 
 
-def _settled(search: BranchSearch, problem: Problem) -> tuple[float | None, float]:
+def _settled(search: BranchSearch) -> tuple[float | None, float]:
     """(seconds of a search that ends within the trial, share settled)."""
     began, share = time.monotonic(), 0.0
 
@@ -140,9 +140,7 @@ def _settled(search: BranchSearch, problem: Problem) -> tuple[float | None, floa
 def _storing(study: Study, problem: Problem, plan: ShardPlan) -> tuple[tuple[StoredCost, ...], float]:
     """(cost of each stored name, seconds of computing and packing all), from the block in the middle."""
     profile, cores = PROFILES[study.profile], os.cpu_count() or 1
-    names = tuple(dict.fromkeys((*study.keep, "status")))
-    block = BlockEvaluator(problem, dict(zip(plan.dims, plan.block, strict=True)), names, profile.keep_bits)
-    block.compile()
+    block = evaluator_of(study, problem, plan)
     shard = plan.shards[len(plan.shards) // 2]
     began = time.perf_counter()
     values = block(plan.grid_positions(shard))

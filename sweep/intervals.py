@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
+from kvwall.sweep.operations import CALLS
+
 Array: TypeAlias = Any
 
 
@@ -38,7 +40,6 @@ class Interval:
 
 Rule: TypeAlias = Callable[[JaxprEqn, Sequence[Interval]], Interval]
 
-_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
 _ROUNDING = 4e-16
 """Relative error of an approximated function, with room to spare."""
 _RISING_LAWS: Mapping[str, float] = {"cube_root": 1e-14}
@@ -85,8 +86,8 @@ def _needed(program: Jaxpr) -> list[JaxprEqn]:
 
 def _equation(equation: JaxprEqn, values: Sequence[Interval]) -> Sequence[Interval]:
     name = equation.primitive.name
-    if name in _CALLS:
-        inner = equation.params[_CALLS[name]]
+    if name in CALLS:
+        inner = equation.params[CALLS[name]]
         law = inner.jaxpr.debug_info.func_name
         if law in _RISING_LAWS and not values[0].known:
             return [_rising_law(inner, values[0], _RISING_LAWS[law])]

@@ -77,11 +77,11 @@ class Problem:
 
         Two places along each tell whether a metric varies; whole axes of a large grid would not fit in memory.
         """
-        dims, shape = self.columns.space.dims, [2] * len(self.columns.space.dims)
+        dims = self.columns.space.dims
         rank = len(dims)
         positions = {
-            name: jax.ShapeDtypeStruct([size if i == place else 1 for i in range(rank)], jnp.int32)
-            for place, (name, size) in enumerate(zip(dims, shape, strict=True))
+            name: jax.ShapeDtypeStruct([2 if i == place else 1 for i in range(rank)], jnp.int32)
+            for place, name in enumerate(dims)
         }
         found = jax.eval_shape(lambda where: jax.tree.map(jnp.asarray, self.evaluation(where)), positions)
         return {
@@ -109,6 +109,11 @@ def compile_options() -> dict[str, Any] | None:
         "xla_cpu_fast_math_honor_infs": True,
         "xla_cpu_fast_math_honor_division": True,
     }
+
+
+def unfused() -> dict[str, Any] | None:
+    """Compiler options under which every operation rounds by itself, as it is written."""
+    return {"xla_disable_hlo_passes": "fusion"} if jax.default_backend() == "cpu" else None
 
 
 def masks(problem: Problem, found: Evaluation) -> tuple[Any, Any, list[Any]]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from kvwall.objectives.register import evaluate
 from kvwall.sweep.boxes import Boxes, Ordered
-from kvwall.sweep.kernel import Problem
+from kvwall.sweep.kernel import Problem, unfused
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -90,8 +90,3 @@ def _tables(problem: Problem, ordered: Ordered, names: Sequence[str], dims: Sequ
     with jax.enable_x64(True), jax.debug_nans(False):
         values = jax.jit(laws, compiler_options=unfused())(where)
         return [np.broadcast_to(np.asarray(value).ravel(), math.prod(lengths)).reshape(lengths) for value in values]
-
-
-def unfused() -> dict[str, Any] | None:
-    """Compiler options under which every operation rounds by itself, as it is written."""
-    return {"xla_disable_hlo_passes": "fusion"} if jax.default_backend() == "cpu" else None

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kvwall.objectives.register import Evaluation
 from kvwall.sweep.compiled_soon import COMPILED_SOON
 from kvwall.sweep.front import FILTER_SIZE
 from kvwall.sweep.kernel import Problem, compile_options, masks
@@ -92,7 +91,7 @@ class DesignEvaluator:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._run = jax.jit(self._evaluate, compiler_options=dict(COMPILED_SOON))
+        self._run = jax.jit(problem.evaluation_plain, compiler_options=dict(COMPILED_SOON))
 
     def __call__(self, index: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
         """Metrics (float64, NaN where unsourced) and labels (int8) of the designs at these flat grid indices."""
@@ -105,9 +104,6 @@ class DesignEvaluator:
         labels = {name: np.asarray(value).astype(np.int8) for name, value in found.labels.items()}
         every = {name: np.broadcast_to(np.squeeze(array), shape) for name, array in (metrics | labels).items()}
         return {name: array[: len(index)] for name, array in every.items()}
-
-    def _evaluate(self, positions: dict[str, Any]) -> Evaluation:
-        return self._problem.evaluation_plain(positions)
 
 
 def evaluate_designs(problem: Problem, index: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:

@@ -15,8 +15,8 @@ from kvwall.objectives.register import LABELS, label_register
 from kvwall.objectives.status import STATUSES
 from kvwall.spaces.errors import InputError
 from kvwall.sweep import checkpoint
+from kvwall.sweep.branch import Branched, BranchSearch
 from kvwall.sweep.front import Front
-from kvwall.sweep.front_search import search_front
 from kvwall.sweep.keeping import REDUCED, STORES
 from kvwall.sweep.kernel import Problem
 from kvwall.sweep.objective import signed
@@ -25,7 +25,7 @@ from kvwall.sweep.progress import Silent, Watch
 from kvwall.sweep.results import FrontTable
 from kvwall.sweep.store import CERTIFICATE, ResultsFolder, open_front, open_summary
 from kvwall.sweep.storing import store_slice
-from kvwall.sweep.stream import Stream, Streamed
+from kvwall.sweep.stream import Progress, Stream, Streamed
 from kvwall.sweep.study import Study
 
 OUTPUTS = Path("outputs")
@@ -117,14 +117,16 @@ def _run(study: Study, folder: ResultsFolder, watch: Watch) -> SweepResult:
 
 def _run_by_bounds(study: Study, folder: ResultsFolder, watch: Watch) -> SweepResult:
     """Find the front alone."""
-    settled, seconds, compiling = _certificate(folder.path, study.spec_hash), 0.0, 0.0
-    if settled is None:
+    known, seconds, compiling = _certified(folder.path, study.spec_hash), 0.0, 0.0
+    if known is None:
         problem = problem_of(study)
-        found = search_front(problem, watch, checkpoint.Keeper(folder.path, study.spec_hash))
-        settled, seconds, compiling = found.certificate.counts(), found.seconds, found.compile_seconds
-        folder.write_front(front_table(problem, found.front), {CERTIFICATE: json.dumps(settled)})
+        found = _search(study, problem, folder, watch)
+        table, settled = front_table(problem, found.front), found.certificate.counts()
+        folder.write_front(table, {CERTIFICATE: json.dumps(settled)})
         checkpoint.remove(folder.path)
-        folder.log("searched", seconds=seconds, **settled)
+        folder.log("searched", seconds=found.seconds, **settled)
+        known, seconds, compiling = (settled, len(table)), found.seconds, found.compile_seconds
+    settled, front_size = known
     return SweepResult(
         points=study.space.size,
         feasible=None,
@@ -132,7 +134,7 @@ def _run_by_bounds(study: Study, folder: ResultsFolder, watch: Watch) -> SweepRe
         seconds=seconds,
         points_per_second=None,
         compile_seconds=compiling,
-        front_size=open_front(folder.path).sizes["point"],
+        front_size=front_size,
         stored_points=0,
         statuses={},
         out=str(folder.path),
@@ -141,16 +143,15 @@ def _run_by_bounds(study: Study, folder: ResultsFolder, watch: Watch) -> SweepRe
     )
 
 
-def _certificate(folder: Path, spec_hash: str) -> dict[str, int] | None:
-    """What settled the designs of this very study, or None where no earlier run has finished."""
+def _certified(folder: Path, spec_hash: str) -> tuple[dict[str, int], int] | None:
+    """What settled the designs of this very study, and how many are on its front; None where no run has finished."""
     try:
         front = open_front(folder)
     except InputError:
         return None
     if front.attrs.get("spec_hash") != spec_hash or CERTIFICATE not in front.attrs:
         return None
-    found: dict[str, int] = json.loads(front.attrs[CERTIFICATE])
-    return found
+    return json.loads(front.attrs[CERTIFICATE]), front.sizes["point"]
 
 
 @dataclass(frozen=True)
@@ -182,16 +183,28 @@ def _stream(study: Study, stream: Stream, folder: ResultsFolder, watch: Watch) -
     watch.stage("compiling", 1, "study")
     stream.compile()
     watch.update(1)
+    return stream.run(_followed(watch, "streaming"), checkpoint.Keeper(folder.path, study.spec_hash))
+
+
+def _search(study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) -> Branched:
+    watch.stage("compiling", 1, "study")
+    search = BranchSearch.of(problem)
+    watch.update(1)
+    return search.run(_followed(watch, "settling"), checkpoint.Keeper(folder.path, study.spec_hash))
+
+
+def _followed(watch: Watch, name: str) -> Progress:
+    """Shows points as a stage, which begins at what an earlier run has done."""
     announced = False
 
     def follow(done: int, points: int) -> None:
         nonlocal announced
         if not announced:
             announced = True
-            watch.stage("streaming", points, "points", done)
+            watch.stage(name, points, "points", done)
         watch.update(done)
 
-    return stream.run(follow, checkpoint.Keeper(folder.path, study.spec_hash))
+    return follow
 
 
 def front_table(problem: Problem, front: Front) -> FrontTable:
@@ -217,7 +230,7 @@ def front_table(problem: Problem, front: Front) -> FrontTable:
 def why_nothing(study: Study, folder: str | Path) -> list[str]:
     """Sentences that say what rules everything out: statuses, each constraint, objectives that no source allows."""
     if not STORES[study.store].summary:
-        settled = _certificate(Path(folder), study.spec_hash) or {}
+        settled, _ = _certified(Path(folder), study.spec_hash) or ({}, 0)
         infeasible, rejected = settled.get("infeasible_points", 0), settled.get("rejected_points", 0)
         return [
             f"no design is admissible: of {study.space.size:,} points {infeasible:,} are infeasible, and constraints, "

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from kvwall.sweep.blocks import BlockEvaluator
 from kvwall.sweep.crew import in_order
 from kvwall.sweep.keeping import PROFILES, STORES
-from kvwall.sweep.store import ResultsFolder, Shard
+from kvwall.sweep.store import ResultsFolder, Shard, ShardPlan
+from kvwall.sweep.store.shard_file import stored_names
 
 if TYPE_CHECKING:
     from kvwall.sweep.kernel import Problem
@@ -30,12 +31,17 @@ def store_slice(study: Study, problem: Problem, folder: ResultsFolder, watch: Wa
     return folder.plan().size
 
 
+def evaluator_of(study: Study, problem: Problem, plan: ShardPlan) -> BlockEvaluator:
+    """What evaluates the shards of a study as they are stored, compiled."""
+    shape = dict(zip(plan.dims, plan.block, strict=True))
+    block = BlockEvaluator(problem, shape, stored_names(study), PROFILES[study.profile].keep_bits)
+    block.compile()
+    return block
+
+
 def _write(missing: list[Shard], study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) -> None:
     plan = folder.plan()
-    names = tuple(dict.fromkeys((*study.keep, "status")))
-    shape = dict(zip(plan.dims, plan.block, strict=True))
-    block = BlockEvaluator(problem, shape, names, PROFILES[study.profile].keep_bits)
-    block.compile()
+    block = evaluator_of(study, problem, plan)
 
     def write(shard: Shard) -> int:
         values = block(plan.grid_positions(shard))

@@ -15,6 +15,7 @@ from kvwall.spaces.errors import InputError
 from kvwall.sweep.keeping import DEFAULT_PROFILE, PROFILES
 from kvwall.sweep.store.checksum import is_intact
 from kvwall.sweep.store.image import add_variable, add_words, netcdf_image, set_globals
+from kvwall.sweep.store.shards import shard_name
 from kvwall.sweep.store.view import SHARD_BYTES
 
 _ABOUT_SHARDS = {"shard_count", "shard_shape"}
@@ -28,7 +29,7 @@ def write_whole(file: BinaryIO, folder: Path, follow: Callable[[int, int], None]
     """
     with netCDF4.Dataset(folder / "view.nc") as view:
         count, spec_hash = int(view.shard_count), str(view.spec_hash)
-        shards = [folder / "shards" / f"{index:06d}.nc" for index in range(count)]
+        shards = [folder / "shards" / shard_name(index) for index in range(count)]
         absent = [path for path in shards if not path.is_file()]
         if absent:
             raise InputError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +41,19 @@ os.environ["JAX_COMPILATION_CACHE_DIR"] = KERNELS
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = str(LEAST_SECONDS)
 
 
-def fast_options() -> dict[str, Any] | None:
-    """The compiler options of the engine's kernels, which are tested as users have them."""
-    stated = engine_options()
-    return None if stated is None else FAST | stated
+def made_fast(options: Callable[[], dict[str, Any] | None]) -> Callable[[], dict[str, Any] | None]:
+    """The compiler options of a kernel that is tested as users have it."""
+
+    def fast() -> dict[str, Any] | None:
+        stated = options()
+        return None if stated is None else FAST | stated
+
+    return fast
 
 
-engine_options = kernel.compile_options
-kernel.compile_options = fast_options  # before any module takes it
+# before any module takes them
+kernel.compile_options = made_fast(kernel.compile_options)
+kernel.unfused = made_fast(kernel.unfused)
 
 
 @pytest.fixture(scope="session")

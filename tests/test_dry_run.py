@@ -10,8 +10,6 @@ from kvwall.sweep.dry_run import plan_run
 from kvwall.sweep.run import run_sweep
 from kvwall.sweep.study import Study
 
-pytestmark = pytest.mark.xdist_group("dry_run")
-
 TEXT = """
 [study]
 name = "dry"

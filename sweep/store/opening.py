@@ -15,6 +15,7 @@ from kvwall.spaces.errors import InputError
 from kvwall.sweep.keeping import DEFAULT_PROFILE, FULL, PROFILES, REDUCED
 from kvwall.sweep.store.packing import check_filters
 from kvwall.sweep.store.shard_file import QUANTIZATION
+from kvwall.sweep.store.shards import shard_name
 from kvwall.sweep.store.spec_file import stated_store
 from kvwall.sweep.store.view import SHARD_BYTES
 
@@ -123,7 +124,7 @@ def _missing(shards: Path, recorded: np.ndarray[Any, Any], spec_hash: str) -> li
     """Names of the shards that are not there. Raises InputError where one is damaged, or HDF5 would be misled."""
     missing, damaged = [], []
     for index, size in enumerate(recorded.tolist()):
-        path = shards / f"{index:06d}.nc"
+        path = shards / shard_name(index)
         if not path.is_file():
             missing.append(path.name)
         elif path.stat().st_size != size and not _belongs(path, spec_hash):

@@ -27,6 +27,15 @@ _FILE_OVERHEAD = 200_000  # header, coordinates, attributes
 _SIGN_AND_EXPONENT = 9  # bits
 
 
+def shard_name(index: int) -> str:
+    """Name of the file of a shard in the folder `shards`.
+
+    >>> shard_name(123)
+    '000123.nc'
+    """
+    return f"{index:06d}.nc"
+
+
 @dataclass(frozen=True)
 class Shard:
     """One block of the stored slice."""
@@ -44,7 +53,7 @@ class Shard:
     @property
     def name(self) -> str:
         """Name of its file in the folder `shards`."""
-        return f"{self.index:06d}.nc"
+        return shard_name(self.index)
 
     @property
     def size(self) -> int:

@@ -14,12 +14,12 @@ import resource
 
 import numpy as np
 
-from kvwall.objectives.register import STATUS_OK
 from kvwall.sweep.branch import BranchSearch
 from kvwall.sweep.front import Front, nondominated
 from kvwall.sweep.objective import signed
 from kvwall.sweep.points import evaluate_designs
 from kvwall.sweep.run import front_table, problem_of
+from kvwall.sweep.stored_front import admissible
 from kvwall.sweep.stream import Stream
 from kvwall.sweep.study import Study
 
@@ -49,12 +49,7 @@ def contradictions(study: Study, front: Front, designs: int) -> dict[str, int]:
     for start in range(0, designs, 2**17):
         index = random.integers(0, study.space.size, min(2**17, designs - start))
         found = evaluate_designs(problem_of(study), index)
-        admissible = found["status"] == STATUS_OK
-        for one in study.constraints:
-            admissible &= np.asarray(one.allows(found[one.metric]))
-        values = signed(study.objectives, found)
-        admissible &= ~np.isnan(values).any(axis=1)
-        values = values[admissible]
+        values = signed(study.objectives, found)[admissible(study.constraints, study.objectives, found)]
         admissible_designs += len(values)
         merged = nondominated(np.concatenate([front.values, values]))
         wrong += len(merged) - len(np.unique(front.values, axis=0))
