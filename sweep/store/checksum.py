@@ -12,6 +12,7 @@ from isal import isal_zlib
 
 from kvwall.sweep.store.image import add_variable
 from kvwall.sweep.store.memory_file import MemoryFile
+from kvwall.sweep.store.times import clear_root_times
 
 NAME: Final = "checksum"
 _DTYPE: Final = np.dtype("<u4")
@@ -29,6 +30,7 @@ def seal(image: MemoryFile) -> None:
     with h5py.File(image, "r") as file:
         place = file[NAME].id.get_offset()
     stored = image.view
+    clear_root_times(stored)
     stored[place : place + _DTYPE.itemsize] = _DTYPE.type(isal_zlib.crc32(stored)).tobytes()
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kvwall.sweep.store.attributes import Attributes
 from kvwall.sweep.store.shards import MOST_CHUNK_POINTS, block_shape
+from kvwall.sweep.store.times import clear_times
 
 _FIRST_BYTES = 1 << 20
 _IN_NETCDF = threading.Lock()  # the library is not made for threads
@@ -27,7 +28,9 @@ def netcdf_image(fill: Callable[[netCDF4.Dataset], None]) -> memoryview:
         except BaseException:
             file.close()
             raise
-        return memoryview(file.close())
+        image = memoryview(bytearray(file.close()))
+    clear_times(image)
+    return image
 
 
 def add_variable(

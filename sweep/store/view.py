@@ -22,6 +22,7 @@ from kvwall.sweep.store.shard_file import (
     stored_names,
 )
 from kvwall.sweep.store.shards import ShardPlan
+from kvwall.sweep.store.times import clear_times
 
 if TYPE_CHECKING:
     from kvwall.sweep.study import Study
@@ -47,6 +48,7 @@ def view_image(study: Study, plan: ShardPlan, shards: Path) -> bytes:
                 variable.attrs[key] = _h5_attribute(value)
             if stored_dtype(name).kind == "f":
                 variable.attrs["_FillValue"] = np.array([fill_value(name)], stored_dtype(name))
+    clear_times(image.getbuffer())
     return image.getvalue()
 
 

@@ -43,7 +43,7 @@ class FromStoring:
     """A watch that notes when storing begins."""
 
     def stage(self, name: str, total: int, unit: str, done: int = 0) -> None:
-        self.name, self.began = name, time.perf_counter()
+        self.name, self.began, self.busy = name, time.perf_counter(), time.process_time()
 
     def update(self, done: int) -> None:
         """Ignored."""
@@ -66,10 +66,9 @@ def storing(folder: Path, study: Study) -> dict[str, float]:
     """Seconds of one run, processor seconds in it, and the bytes it left."""
     watch = FromStoring()
     with ResultsFolder.create_or_resume(folder / "results", study) as results:
-        before = time.process_time()
         store_slice(study, problem_of(study), results, watch)
         assert watch.name == "storing"
-        seconds, busy = time.perf_counter() - watch.began, time.process_time() - before
+        seconds, busy = time.perf_counter() - watch.began, time.process_time() - watch.busy
     shards = list((folder / "results" / "shards").iterdir())
     return {"seconds": seconds, "processor_seconds": busy, "bytes": sum(path.stat().st_size for path in shards)}
 
