@@ -206,7 +206,7 @@ def study_names() -> tuple[str, ...]:
     """Names of the shipped studies.
 
     >>> study_names()
-    ('memory-wall', 'paper')
+    ('memory-wall', 'overnight', 'paper')
     """
     return tuple(sorted(path.stem for path in SHIPPED.glob("*.toml")))
 

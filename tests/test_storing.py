@@ -129,8 +129,8 @@ def test_unknown_and_idle_keys_are_told_with_a_remedy() -> None:
     text = TWO_CHIPS.replace("[sweep]\n", '[sweep]\nprofile = "fsat"\nstore = "all"\n')
     with pytest.raises(InputError) as caught:
         Study.from_text(text)
-    assert 'profile = "fsat" is not known (did you mean fast' in caught.value.faults[1]
-    assert 'store = "all" is not known' in caught.value.faults[0]
+    assert 'profile = "fsat" is not known (did you mean fast' in caught.value.faults[0]  # in the order of the file
+    assert 'store = "all" is not known' in caught.value.faults[1]
     idle = REDUCED + 'profile = "exact"\nkeep = ["phase"]\n[sweep.slice]\nbatch = [1]\n'
     with pytest.raises(InputError) as caught:
         Study.from_text(idle)
