@@ -16,8 +16,9 @@ from jax import lax
 
 from kvwall.sweep.provenance import Provenance, Value, is_constant
 
-Literal: TypeAlias = "tuple[Hashable, bool]"
-"""A comparison's key, and whether it holds."""
+Literal: TypeAlias = "tuple[int, bool]"
+"""A comparison's number, and whether it holds. Numbered as met, not by memory address: every process then goes through
+sets of them in the same order and compiles the same program, with the same last bits."""
 Alternative: TypeAlias = "frozenset[Literal]"
 """Literals that hold together."""
 
@@ -30,7 +31,8 @@ class Conditions:
 
     def __init__(self, provenance: Provenance) -> None:
         self._provenance = provenance
-        self._atoms: dict[Hashable, tuple[Value, bool]] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._atoms: list[tuple[Value, bool]] = []
         self._found: dict[tuple[int, bool], tuple[Value, list[Alternative]]] = {}
 
     def alternatives(self, flag: Value, truth: bool = True) -> list[Alternative]:
@@ -83,13 +85,18 @@ class Conditions:
         """A literal for a flag that is not taken apart; a < b is the opposite of a >= b, but for NaN."""
         origin = self._provenance.origin_of(flag)
         if origin is None or origin.name not in {"ge", "gt", "le", "lt"}:
-            self._atoms.setdefault(id(flag), (flag, True))
-            return id(flag), truth
+            return self._numbered(id(flag), flag, True), truth
         one, other = map(_identity, origin.operands)
         means = origin.name in {"ge", "le"}
         key = ("ge", one, other) if origin.name in {"ge", "lt"} else ("ge", other, one)
-        self._atoms.setdefault(key, (flag, means))
-        return key, truth == means
+        return self._numbered(key, flag, means), truth == means
+
+    def _numbered(self, key: Hashable, flag: Value, means: bool) -> int:
+        """The number of a comparison; its flag is kept, so that its id is not reused."""
+        if key not in self._numbers:
+            self._numbers[key] = len(self._atoms)
+            self._atoms.append((flag, means))
+        return self._numbers[key]
 
 
 def all_of(flags: Sequence[Value]) -> Value:
