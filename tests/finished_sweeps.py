@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -85,10 +89,18 @@ tensor_parallel = 4
 
 
 def swept(text: str, folder: Path) -> Path:
-    """Run a study into a folder, admissible designs or not."""
-    with contextlib.suppress(NothingAdmissible):
-        run_sweep(Study.from_text(text), folder)
+    """The results of a study in a folder of one's own, admissible designs or not; each study is run once a process."""
+    shutil.copytree(_swept_once(text), folder, dirs_exist_ok=True)
     return folder
+
+
+@cache
+def _swept_once(text: str) -> Path:
+    parent = Path(tempfile.mkdtemp(prefix="kvwall-test-sweep-"))
+    atexit.register(shutil.rmtree, parent, ignore_errors=True)
+    with contextlib.suppress(NothingAdmissible):
+        run_sweep(Study.from_text(text), parent / "results")
+    return parent / "results"
 
 
 def swept_single(text: str, folder: Path) -> Path:

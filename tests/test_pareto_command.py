@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -33,9 +34,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return swept(TWO_CHIPS, tmp_path_factory.mktemp("pareto") / "two-chips")
 
 
+@cache
+def every_design(text: str) -> dict[str, np.ndarray]:
+    """Metrics and labels of a study's whole grid."""
+    study = Study.from_text(text)
+    return evaluate_designs(Problem(study.columns(), study.task, (), ()), np.arange(study.space.size))
+
+
 def brute_force(study: Study, objectives: list[Objective], index: np.ndarray) -> dict[int, int]:
     """Of the designs given, those that no admissible one dominates: first of each tie -> how many tie."""
-    found = evaluate_designs(Problem(study.columns(), study.task, (), ()), index)
+    found = {name: column[index] for name, column in every_design(study.text).items()}
     kept = found["status"] == 1
     for one in study.constraints:
         kept &= found[one.metric] >= (-np.inf if one.low is None else one.low)
