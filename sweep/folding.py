@@ -21,6 +21,7 @@ def folded(
     primitive: Primitive, params: Mapping[str, Any], values: Sequence[Value], provenance: Provenance, apply: Apply
 ) -> Value | None:
     """The result of an elementwise operation if it is a constant, an operand, or simpler operations; or None."""
+    values = [_settled(value, provenance) for value in values]
     name, first = primitive.name, values[0]
     if name == "convert_element_type":
         return first if not is_constant(first) and first.dtype == params["new_dtype"] else None
@@ -33,6 +34,14 @@ def folded(
     if name in {"min", "max"}:
         return _bounded(name, values, provenance)
     return _neutral(name, values)
+
+
+def _settled(value: Value, provenance: Provenance) -> Value:
+    """A flag that is the same all over the grid as a constant."""
+    if is_constant(value) or value.dtype != bool:
+        return value
+    low, high = provenance.range_of(value)
+    return np.full((1,) * np.ndim(value), bool(low)) if low == high else value
 
 
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})

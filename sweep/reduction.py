@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import reduce
 from typing import Any
 
 import jax
@@ -56,7 +57,7 @@ class Reduction:
         rows, where = self._mask(mask)
         counted = self._count_of(where)
         found = Pushdown(self._provenance, lambda which, one: self._extreme_of(which, one, where)).extreme(kind, value)
-        return lambda: jnp.where(jnp.logical_and(all_of(rows), counted() > 0), found(), NONE[kind])
+        return lambda: jnp.where(jnp.logical_and(rows, counted() > 0), found(), NONE[kind])
 
     @property
     def size(self) -> int:
@@ -93,14 +94,14 @@ class Reduction:
             return jnp.zeros((self._shape[0], 0), jnp.float32)
         return jnp.concatenate([jnp.broadcast_to(result(), (self._shape[0], 1)) for result in results], axis=1)
 
-    def _mask(self, mask: Value) -> tuple[list[Value], Alternative]:
-        """A mask as flags of rows, and the rest."""
-        found = self._conditions.alternatives(mask)
-        if len(found) > 1:
-            return [], frozenset({self._conditions.whole(mask)})
+    def _mask(self, mask: Value) -> tuple[Value, Alternative]:
+        """A mask as a flag of rows, and the rest; as a whole where alternatives differ in more than rows."""
+        found = [self._split(alternative) for alternative in self._conditions.alternatives(mask)]
         if not found:
-            return [np.zeros((1, 1), bool)], frozenset()
-        return self._split(found[0])
+            return np.zeros((1, 1), bool), frozenset()
+        if len({rest for _, rest in found}) > 1:
+            return np.ones((1, 1), bool), frozenset({self._conditions.whole(mask)})
+        return reduce(jnp.logical_or, [all_of(rows) for rows, _ in found]), found[0][1]
 
     def _split(self, alternative: Alternative) -> tuple[list[Value], Alternative]:
         """An alternative as flags of rows, and the rest."""

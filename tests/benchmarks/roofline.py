@@ -48,7 +48,7 @@ def clock() -> float:
 
 
 def inner_loop(machine_code: Path) -> Counter[str]:
-    """Instructions of the longest innermost loop on the widest vectors."""
+    """Instructions of the longest loop over columns on the widest vectors."""
     text = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", machine_code], capture_output=True, text=True, check=True
     ).stdout
@@ -61,9 +61,9 @@ def inner_loop(machine_code: Path) -> Counter[str]:
         if name.startswith("j") and (target := re.match(r"[0-9a-f]+", operands)) and int(target[0], 16) in places
     ]
     loops = [(first, last) for first, last in jumps if first < last]
-    innermost = [one for one in loops if not any(one[0] <= a and b <= one[1] and (a, b) != one for a, b in loops)]
-    wide = [(a, b) for a, b in innermost if any("zmm" in operands for _, _, operands in code[a:b])]
-    first, last = max(wide, key=lambda loop: sum("zmm" in operands for _, _, operands in code[loop[0] : loop[1]]))
+    # a loop over rows takes accumulators apart at its end, one over columns does not
+    over_columns = [(a, b) for a, b in loops if not any(name.startswith("vextract") for _, name, _ in code[a:b])]
+    first, last = max(over_columns, key=lambda loop: sum("zmm" in each for _, _, each in code[loop[0] : loop[1]]))
     counts = Counter(name for _, name, _ in code[first : last + 1])
     counts["loads and stores"] = sum("(" in operands for _, _, operands in code[first : last + 1])
     return counts
@@ -85,9 +85,9 @@ def flop_of(instruction: str) -> int:
 
 
 def of_pass(reducer, dumped: Path, cycles_per_second: float) -> dict[str, object]:
-    before = set(dumped.glob("*.o"))
+    before = set(dumped.glob("*reduce_fusion*.o"))
     reducer.compile()
-    made = max(set(dumped.glob("*.o")) - before, key=lambda path: path.stat().st_size)
+    made = max(set(dumped.glob("*reduce_fusion*.o")) - before, key=lambda path: path.stat().st_size)
     loop, kinds = inner_loop(made), reductions(reducer)
     vectors = max(1, loop["vpminsd"] // max(1, kinds["min"]))  # the loop may be unrolled
     spent = []
