@@ -11,21 +11,27 @@ from kvwall.sweep.store import ResultsFolder, Shard, ShardPlan
 from kvwall.sweep.store.shard_file import stored_names
 
 if TYPE_CHECKING:
+    from kvwall.sweep.executor import Executor
     from kvwall.sweep.kernel import Problem
     from kvwall.sweep.progress import Watch
     from kvwall.sweep.study import Study
 
 
-def store_slice(study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) -> int:
+def store_slice(
+    study: Study, problem: Problem, folder: ResultsFolder, watch: Watch, executor: Executor | None = None
+) -> int:
     """Write the shards that are missing, and the view over all; the number of points stored in all.
 
+    By threads of this process, or as tasks of an executor.
     Shards that are whole stay as they are. Raises InputError where the disk refuses, with all that is finished kept.
     """
     if not STORES[study.store].points:
         return 0
     watch.stage("checking what is stored", len(folder.plan().shards), "files")
     missing = folder.missing_shards(lambda done, files: watch.update(done))
-    if missing:
+    if missing and executor is not None:
+        _have_written(missing, folder, executor, watch)
+    elif missing:
         _write(missing, study, problem, folder, watch)
     folder.write_view()
     return folder.plan().size
@@ -53,3 +59,13 @@ def _write(missing: list[Shard], study: Study, problem: Problem, folder: Results
     for size in in_order(write, missing):
         done += size
         watch.update(done)
+
+
+def _have_written(missing: list[Shard], folder: ResultsFolder, executor: Executor, watch: Watch) -> None:
+    executor.start()
+    watch.stage("storing", sum(shard.size for shard in missing), "points")
+    done = 0
+    for _, size in executor.run("shard", [shard.index for shard in missing]):
+        done += size
+        watch.update(done)
+    folder.settle_shards(missing)

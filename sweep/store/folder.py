@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -121,6 +122,21 @@ class ResultsFolder:
         whole and on the disk. Raises InputError where the disk is full, ValueError on a wrong block.
         """
         write_atomically(self._path(shard), self._files.image(shard, values, status))
+
+    def settle_shards(self, shards: Sequence[Shard], seconds: float = 60.0) -> None:
+        """See that shards which other processes have written are here, and remove what those that died have left.
+
+        Raises InputError where one is missing after so many seconds: a network file system may lag, but not so much.
+        """
+        until = time.monotonic() + seconds
+        while absent := {shard.name for shard in shards} - {entry.name for entry in (self.path / SHARDS).iterdir()}:
+            if time.monotonic() > until:
+                raise InputError(
+                    f"{self.path / SHARDS} lacks {len(absent)} files that workers have written ({min(absent)}, ...): "
+                    "all of them must share this folder; the same command writes what is missing"
+                )
+            time.sleep(0.5)
+        remove_parts(self.path / SHARDS)
 
     def write_view(self) -> None:
         """Write `view.nc`: the whole slice as one file that points at the shards there are."""

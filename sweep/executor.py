@@ -1,0 +1,48 @@
+"""Where the tasks of a run are done: in this process, or by workers elsewhere (`kvwall.sweep.cluster`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from kvwall.sweep.tasks import TASKS, Workplace
+
+
+class Executor(Protocol):
+    """Does tasks."""
+
+    @property
+    def parallel(self) -> int:
+        """Tasks that are done at once."""
+
+    @property
+    def compile_seconds(self) -> float:
+        """Spent on compiling so far; of workers that compile at the same time, the longest."""
+
+    def start(self) -> None:
+        """Have it ready: workers may have to be waited for. Raises InputError where they cannot do a run's tasks."""
+
+    def run(self, kind: str, items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        """Do a task of this kind for each item; pairs of an item and its result, each once, in no order.
+
+        Items are taken one by one, as late as possible. Raises InputError where a task cannot be done.
+        """
+
+
+class InProcess:
+    """Does tasks here, one after another."""
+
+    parallel = 1
+
+    def __init__(self, place: Workplace) -> None:
+        self._place = place
+        self.compile_seconds = 0.0
+
+    def start(self) -> None:
+        """Nothing to do."""
+
+    def run(self, kind: str, items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        """Do them in order."""
+        self.compile_seconds += self._place.make_ready(kind)
+        for item in items:
+            yield item, TASKS[kind].work(self._place, item)
