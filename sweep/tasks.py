@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from kvwall.sweep.blocks import BlockEvaluator
-from kvwall.sweep.keeping import PROFILES
 from kvwall.sweep.kernel import Problem
 from kvwall.sweep.parts import RowRange, look_at_columns, look_at_rows
 from kvwall.sweep.run import problem_of
@@ -23,6 +22,7 @@ from kvwall.sweep.store import Shard, ShardPlan, shard_plan
 from kvwall.sweep.store.atomic import write_atomically
 from kvwall.sweep.store.folder import SHARDS
 from kvwall.sweep.store.shard_file import ShardFiles
+from kvwall.sweep.storing import evaluator_of, write_block
 from kvwall.sweep.stream import Stream
 from kvwall.sweep.study import Study
 
@@ -63,10 +63,8 @@ class Workplace:
 
     @cached_property
     def block(self) -> BlockEvaluator:
-        """The kernel that computes shards."""
-        names = tuple(dict.fromkeys((*self.study.keep, "status")))
-        shape = dict(zip(self.plan.dims, self.plan.block, strict=True))
-        return BlockEvaluator(self.problem, shape, names, PROFILES[self.study.profile].keep_bits)
+        """The kernel that computes shards, compiled."""
+        return evaluator_of(self.study, self.problem, self.plan)
 
     @cached_property
     def files(self) -> ShardFiles:
@@ -88,11 +86,11 @@ class Kind:
 
 def store_shard(place: Workplace, number: int) -> int:
     """Compute and write the shard of this number; its points. Raises InputError where the disk refuses."""
-    shard = place.plan.shards[number]
-    values = place.block(place.plan.grid_positions(shard))
-    image = place.files.image(shard, {name: values[name] for name in place.study.keep}, values["status"])
-    write_atomically(place.folder / SHARDS / shard.name, image)
-    return shard.size
+
+    def write(shard: Shard, values: Mapping[str, Any], status: Any) -> None:
+        write_atomically(place.folder / SHARDS / shard.name, place.files.image(shard, values, status))
+
+    return write_block(place.block, place.plan, place.plan.shards[number], write)
 
 
 def _shard_name(number: int) -> str:
@@ -104,8 +102,7 @@ def _rows_name(rows: RowRange) -> str:
 
 
 def _compile_shards(place: Workplace) -> None:
-    place.block.compile()
-    _ = place.files
+    _ = place.block, place.files
 
 
 def _compile_passes(place: Workplace) -> None:
