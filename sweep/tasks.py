@@ -6,6 +6,7 @@ A new kind of task is one function here and one line in `TASKS`.
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -35,6 +36,12 @@ class Workplace:
         self.folder = folder
         self._making = threading.Lock()
         self._ready: set[Callable[[Workplace], object]] = set()
+
+    def moved_to(self, folder: Path) -> Workplace:
+        """The same with another folder: what has been made and compiled is shared."""
+        moved = copy.copy(self)
+        moved.folder = folder
+        return moved
 
     def make_ready(self, kind: str) -> float:
         """Compile what tasks of this kind need, once: threads wait for the first. Seconds that this took."""

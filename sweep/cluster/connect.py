@@ -147,7 +147,7 @@ def _local(workers: int) -> Iterator[LocalCluster]:
                 threads_per_worker=1,
                 processes=True,
                 host="127.0.0.1",
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",
                 memory_limit=None,
                 silence_logs=logging.CRITICAL,
                 env=ONE_THREAD,

@@ -68,13 +68,15 @@ class Prepare(WorkerPlugin):
         _tickets[self._ticket.run] = self._ticket
 
     def teardown(self, worker: Worker) -> None:
-        """The run is over: its kernels are let go."""
+        """The run is over. Its kernels stay until another study comes: it may go on."""
         _tickets.pop(self._ticket.run, None)
         _places.pop(self._ticket.run, None)
 
 
 _tickets: dict[str, Ticket] = {}
 _places: dict[str, Workplace] = {}
+_last: dict[str, Workplace] = {}
+"""By the spec_hash, and never more than one."""
 _entering = threading.Lock()
 
 
@@ -99,7 +101,9 @@ def _workplace(run: str) -> Workplace:
             if faults:
                 raise InputError(faults)
             sys.argv = list(ticket.argv)  # shards say which command made them
-            _places[run] = Workplace(ticket.study, ticket.folder)
+            place = _last.get(ticket.spec_hash) or Workplace(ticket.study, ticket.folder)
+            _last.clear()
+            _last[ticket.spec_hash] = _places[run] = place.moved_to(ticket.folder)
         return _places[run]
 
 
