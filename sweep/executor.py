@@ -1,11 +1,9 @@
-"""Where the tasks of a run are done: in this process, or by workers elsewhere (`kvwall.sweep.cluster`)."""
+"""What does the tasks of a run elsewhere; `kvwall.sweep.cluster` has the one there is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
-
-from kvwall.sweep.tasks import TASKS, Workplace
 
 
 class Executor(Protocol):
@@ -27,22 +25,3 @@ class Executor(Protocol):
 
         Items are taken one by one, as late as possible. Raises InputError where a task cannot be done.
         """
-
-
-class InProcess:
-    """Does tasks here, one after another."""
-
-    parallel = 1
-
-    def __init__(self, place: Workplace) -> None:
-        self._place = place
-        self.compile_seconds = 0.0
-
-    def start(self) -> None:
-        """Nothing to do."""
-
-    def run(self, kind: str, items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        """Do them in order."""
-        self.compile_seconds += self._place.make_ready(kind)
-        for item in items:
-            yield item, TASKS[kind].work(self._place, item)

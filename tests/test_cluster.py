@@ -13,12 +13,11 @@ import xarray as xr
 from kvwall.spaces.errors import InputError
 from kvwall.sweep import parts
 from kvwall.sweep.cli import run
-from kvwall.sweep.executor import InProcess
 from kvwall.sweep.progress import Silent
 from kvwall.sweep.run import run_sweep
 from kvwall.sweep.stream import Stream
 from kvwall.sweep.study import Study
-from kvwall.sweep.tasks import Workplace
+from kvwall.sweep.tasks import TASKS, Workplace
 from tests.test_run import STUDY
 from tests.worker_traps import SIZES, USUAL
 
@@ -31,6 +30,7 @@ pytestmark = pytest.mark.xdist_group("cluster")
 @pytest.fixture(scope="module", autouse=True)
 def _small_pieces():
     with pytest.MonkeyPatch.context() as patch, jax.debug_nans(False):  # which workers do not look for: another kernel
+        patch.setenv("XLA_FLAGS", "")  # of workers: what this process asks of kernels that are tested is XLA's default
         for (module, name), value in SIZES.items():
             patch.setattr(module, name, value)
         yield
@@ -94,15 +94,31 @@ def events(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
+class InProcess:
+    """Does tasks here, one after another, as if by so many at once."""
+
+    compile_seconds = 0.0
+
+    def __init__(self, place, parallel):
+        self.parallel = parallel
+        self._place = place
+
+    def start(self):
+        """Nothing to do."""
+
+    def run(self, kind, items):
+        self._place.make_ready(kind)
+        for item in items:
+            yield item, TASKS[kind].work(self._place, item)
+
+
 def test_parts_of_passes_add_up_to_the_whole(tmp_path):
     place = Workplace(Study.from_text(STUDY), tmp_path)
     place.stream = Stream(place.problem, points_per_call=6)
     whole = place.stream.run()
     assert whole.rows > 10
     for parallel in (1, 3, 50):
-        executor = InProcess(place)
-        executor.parallel = parallel
-        found = place.stream.run(passes=parts.PassesInParts(place.stream, executor))
+        found = place.stream.run(passes=parts.PassesInParts(place.stream, InProcess(place, parallel)))
         for name, array in whole.front.arrays().items():
             np.testing.assert_array_equal(found.front.arrays()[name], array)
         assert repr(found.summary) == repr(whole.summary)
@@ -153,7 +169,10 @@ def test_a_killed_worker_loses_nothing_and_doubles_nothing(finished, traps, addr
     assert not (tmp_path / "out" / worker.PROBE).exists()
 
 
-@pytest.mark.parametrize(("stage", "workers_first"), [("storing", True), ("streaming", False), ("streaming", True)])
+@pytest.mark.parametrize(
+    ("stage", "workers_first"),
+    [("storing", True), pytest.param("streaming", False, marks=pytest.mark.long), ("streaming", True)],
+)
 def test_a_run_begun_one_way_is_finished_the_other(stage, workers_first, finished, address, tmp_path):
     study, cluster = Study.from_text(STUDY), cluster_asked(None, address)
     first, second = (cluster, None) if workers_first else (None, cluster)
@@ -164,7 +183,10 @@ def test_a_run_begun_one_way_is_finished_the_other(stage, workers_first, finishe
     assert_same_numbers(finished[0], tmp_path / "out")
 
 
-@pytest.mark.parametrize(("trap", "words"), [("fail", "failed 3 times (RuntimeError: a trap)"), ("kill", "killed")])
+@pytest.mark.parametrize(
+    ("trap", "words"),
+    [("fail", "failed 3 times (RuntimeError: a trap)"), pytest.param("kill", "killed", marks=pytest.mark.long)],
+)
 def test_a_task_that_never_works_is_named_and_the_rest_is_kept(
     trap, words, finished, traps, address, study_file, tmp_path, capsys
 ):
@@ -241,7 +263,10 @@ def test_a_worker_without_the_folder_says_so(ticket, monkeypatch):
     assert "--out" in said
 
 
-def test_a_worker_that_cannot_read_the_study_says_so(ticket):
-    text = STUDY.replace('"h100-sxm", ', '"h100-sxm", "nowhere/chip.toml", ')
-    (said,) = worker.disagreements(dataclasses.replace(ticket, study=Study.from_text(text)))
+def test_a_worker_that_cannot_read_the_study_says_so(ticket, tmp_path):
+    chip = tmp_path / "chip.toml"
+    chip.write_text((Path(__file__).parent.parent / "spaces/catalog/hardware/h100-sxm.toml").read_text())
+    study = Study.from_text(STUDY.replace('"h100-sxm"', f'"{chip}"', 1))
+    chip.unlink()
+    (said,) = worker.disagreements(dataclasses.replace(ticket, study=study))
     assert "cannot read the study" in said

@@ -76,12 +76,16 @@ class Cluster:
             with _client(_scheduler(self.address), self.address) as client:
                 yield client
 
-    def threads(self) -> int:
-        """Tasks that workers of the cluster do at once. Raises InputError where no scheduler answers."""
+    def size(self) -> tuple[int, int]:
+        """(tasks that are done at once, cores that do them). Raises InputError where no scheduler or worker is there."""
         if self.address is None:
-            return self.workers or 1
+            workers = self.workers or 1
+            return workers, min(workers, os.cpu_count() or 1)
         with self.connected() as client:
-            return sum(client.nthreads().values())
+            threads = sum(client.nthreads().values())
+        if not threads:
+            raise InputError(f"--dask {self.address}: no worker is there yet, so how long they take cannot be said")
+        return threads, threads
 
     @contextmanager
     def employed(self, study: Study, folder: ResultsFolder, watch: Watch) -> Iterator[Executor]:

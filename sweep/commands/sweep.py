@@ -67,8 +67,10 @@ def command(
     if dry_run:
         from kvwall.sweep.dry_run import plan_run
 
+        if cluster:
+            cluster.check(loaded)
         print("compiling, and timing a few blocks ...", file=sys.stderr)
-        _show(plan_run(loaded, out).to_json(), as_json)
+        _show(plan_run(loaded, out, cluster.size() if cluster else None).to_json(), as_json)
         return
     with interrupt.safe_points():
         from kvwall.sweep.progress import watch

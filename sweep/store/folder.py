@@ -59,7 +59,7 @@ class ResultsFolder:
         plan = shard_plan(study)
         if STORES[study.store].points:
             check_filters(PROFILES[study.profile], f"{path} is to be written with")
-            _refuse_too_big(path, plan)
+            refuse_too_big(path, plan)
         _make(path)
         lock = FolderLock(path)
         try:
@@ -174,7 +174,8 @@ def _bytes_to_come(path: Path, plan: ShardPlan) -> int:
     return plan.required_bytes(tuple(shard for shard in plan.shards if not (path / SHARDS / shard.name).exists()))
 
 
-def _refuse_too_big(path: Path, plan: ShardPlan) -> None:
+def refuse_too_big(path: Path, plan: ShardPlan) -> None:
+    """Raise InputError where the disk of this folder cannot hold the shards that are still to come."""
     needed, free = _bytes_to_come(path, plan), free_bytes(path)
     if needed > free:
         raise InputError(
