@@ -77,7 +77,7 @@ class Cluster:
                 yield client
 
     def size(self) -> tuple[int, int]:
-        """(tasks that are done at once, cores that do them). Raises InputError where no scheduler or worker is there."""
+        """(tasks done at once, cores that do them). Raises InputError where no scheduler or worker is there."""
         if self.address is None:
             workers = self.workers or 1
             return workers, min(workers, os.cpu_count() or 1)
