@@ -1,12 +1,13 @@
-"""What a sweep would take, from a short trial on this machine: nothing is written."""
+"""What a sweep would take, from a short trial on this machine: nothing is left behind."""
 
 from __future__ import annotations
 
 import os
 import resource
 import sys
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,10 @@ from kvwall.sweep.branch import BranchSearch
 from kvwall.sweep.keeping import PROFILES, STORES
 from kvwall.sweep.run import OUTPUTS, problem_of
 from kvwall.sweep.store import shard_plan
-from kvwall.sweep.store.atomic import free_bytes
+from kvwall.sweep.store.atomic import free_bytes, refused
+from kvwall.sweep.store.folder import refuse_too_big
 from kvwall.sweep.store.packing import packed
+from kvwall.sweep.store.shard_file import stored_dtype
 from kvwall.sweep.storing import evaluator_of
 from kvwall.sweep.stream import Stream
 
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 _TRIAL_SECONDS = 5.0
 """Of a search by bounds: how long the rest takes cannot be told from its beginning, only whether it is short."""
+_DISK_TRIAL_BYTES = 2**26
+_CORES = os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -62,12 +67,16 @@ class Plan:
     settled_in_trial: float | None
     """Share of the grid that a search by bounds settled in the trial."""
     storing_seconds: float
-    """Computing and packing; more where the disk is slower."""
+    """Computing and packing, or writing where the disk takes longer."""
     stored_points: int
     disk_bytes_expected: int
     disk_bytes_at_most: int
     disk_bytes_free: int
+    disk_seconds_expected: float
+    """Of writing and flushing those bytes, as the disk takes them now; it runs beside the rest."""
+    processes: int
     memory_bytes_expected: int
+    """Of each process."""
     stored: tuple[StoredCost, ...]
     out: str
 
@@ -76,14 +85,23 @@ class Plan:
         return asdict(self)
 
 
-def plan_run(study: Study, out: Path | None) -> Plan:
-    """Try a study out. Raises InputError where it could not be run."""
+def plan_run(study: Study, out: Path | None, elsewhere: tuple[int, int] | None = None) -> Plan:
+    """Try a study out, for this process and all its cores or for (processes, cores) elsewhere.
+
+    Raises InputError where it could not be run.
+    """
     store, problem, folder = STORES[study.store], problem_of(study), out or OUTPUTS / study.name
-    compiling, streaming, settling, share = _trial(problem, evaluates_all=store.summary)
     plan = shard_plan(study)
+    if store.points:
+        refuse_too_big(folder, plan)
+    compiling, streaming, settling, share = _trial(problem, evaluates_all=store.summary)
     stored, storing = _storing(study, problem, plan) if store.points else ((), 0.0)
-    in_flight = (os.cpu_count() or 1) + 1
-    raw = sum(4 if one.bytes_per_point > 1 else 1 for one in stored) * int(np.prod(plan.block)) if stored else 0
+    processes, cores = elsewhere or (1, _CORES)
+    faster = cores / _CORES
+    streaming = None if streaming is None else streaming / faster
+    size = sum(one.bytes for one in stored)
+    flushing = size * _flush_seconds_per_byte(folder) if stored else 0.0
+    storing = max(storing / faster, flushing)
     return Plan(
         study=study.name,
         points=study.space.size,
@@ -97,13 +115,38 @@ def plan_run(study: Study, out: Path | None) -> Plan:
         settled_in_trial=share,
         storing_seconds=storing,
         stored_points=plan.size if store.points else 0,
-        disk_bytes_expected=sum(one.bytes for one in stored),
+        disk_bytes_expected=size,
         disk_bytes_at_most=plan.required_bytes() if store.points else 0,
         disk_bytes_free=free_bytes(folder),
-        memory_bytes_expected=_peak_memory() + 2 * in_flight * raw,
+        disk_seconds_expected=flushing,
+        processes=processes,
+        memory_bytes_expected=_peak_memory() + _in_flight(stored, plan, threads=1 if elsewhere else _CORES),
         stored=stored,
         out=str(folder),
     )
+
+
+def _in_flight(stored: Sequence[StoredCost], plan: ShardPlan, threads: int) -> int:
+    """Bytes of the blocks that so many threads compute, pack and flush at once."""
+    block = int(np.prod(plan.block)) if stored else 0
+    return 2 * (threads + 1) * block * sum(stored_dtype(one.name).itemsize for one in stored)
+
+
+def _flush_seconds_per_byte(folder: Path) -> float:
+    """Seconds per byte of the disk: a file is written beside the folder, flushed, and removed."""
+    there = folder
+    while not there.exists():
+        there = there.parent
+    random = os.urandom(_DISK_TRIAL_BYTES)
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            began = time.perf_counter()
+            file.write(random)
+            file.flush()
+            os.fsync(file.fileno())
+            return (time.perf_counter() - began) / len(random)
+    except OSError as fault:
+        raise refused(folder, fault) from fault
 
 
 def _trial(problem: Problem, *, evaluates_all: bool) -> tuple[float, float | None, float | None, float | None]:
@@ -139,7 +182,7 @@ def _settled(search: BranchSearch) -> tuple[float | None, float]:
 
 def _storing(study: Study, problem: Problem, plan: ShardPlan) -> tuple[tuple[StoredCost, ...], float]:
     """(cost of each stored name, seconds of computing and packing all), from the block in the middle."""
-    profile, cores = PROFILES[study.profile], os.cpu_count() or 1
+    profile = PROFILES[study.profile]
     block = evaluator_of(study, problem, plan)
     shard = plan.shards[len(plan.shards) // 2]
     began = time.perf_counter()
@@ -150,7 +193,7 @@ def _storing(study: Study, problem: Problem, plan: ShardPlan) -> tuple[tuple[Sto
         began = time.perf_counter()
         filters = profile.filters_for(shard.size)
         size = sum(memoryview(chunk).nbytes for chunk in packed(filters, iter([np.ascontiguousarray(array)])))
-        packing = (time.perf_counter() - began) * plan.size / shard.size / cores
+        packing = (time.perf_counter() - began) * plan.size / shard.size / _CORES
         per_point = size / shard.size
         found.append(StoredCost(name, per_point, round(per_point * plan.size), packing))
     return tuple(found), computing + sum(one.seconds for one in found)

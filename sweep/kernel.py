@@ -6,6 +6,7 @@ points. Everything is one reduction, so a compiler fuses the laws into it and no
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial, reduce
@@ -27,6 +28,10 @@ from kvwall.sweep.ranges import Range, range_of_array
 from kvwall.sweep.reduction import Reduction
 
 _T = TypeVar("_T")
+
+# Read when JAX starts. Kernels are called by one thread per core of ours; XLA's own would split loops by the number of
+# cores, and the last bit of a number would depend on that: on the machine, and on whether a worker computed it.
+os.environ.setdefault("NPROC", "1")
 
 COUNTED_LABELS = ("phase", "regime", "status")
 """Labels whose shares are counted; `bound_by` follows from the regime."""

@@ -25,6 +25,9 @@ class Watch(Protocol):
     def update(self, done: int) -> None:
         """So much of the stage is done. Raises KeyboardInterrupt if the user has asked to stop."""
 
+    def crew(self, workers: int | None) -> None:
+        """So many workers are there; None where the work is done in this process."""
+
 
 class Silent:
     """Follows nothing."""
@@ -33,6 +36,9 @@ class Silent:
         """Ignored."""
 
     def update(self, done: int) -> None:
+        """Ignored."""
+
+    def crew(self, workers: int | None) -> None:
         """Ignored."""
 
 
@@ -47,13 +53,16 @@ class _Stage:
     """Done by an earlier run: not this run's rate."""
     began: float = field(default_factory=time.monotonic)
 
-    def status(self, done: int) -> str:
-        """Share, rate and time left."""
-        return _status(done, self.total, time.monotonic() - self.began, self.unit, self.before)
+    def status(self, done: int, workers: int | None) -> str:
+        """Share, rate, workers and time left."""
+        crew = "" if workers is None else f", {workers} worker{'s' * (workers != 1)}"
+        return _status(done, self.total, time.monotonic() - self.began, self.unit, self.before, crew)
 
 
 class LineWatch:
     """One line every few seconds: for logs."""
+
+    _workers: int | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +83,11 @@ class LineWatch:
         now = time.monotonic()
         if now - self._said >= _SECONDS_BETWEEN_LINES or done >= self._stage.total > 0:
             self._said = now
-            self._say(f"{self._stage.name}: {self._stage.status(done)}")
+            self._say(f"{self._stage.name}: {self._stage.status(done, self._workers)}")
+
+    def crew(self, workers: int | None) -> None:
+        """Part of the next line."""
+        self._workers = workers
 
     def _say(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -82,6 +95,8 @@ class LineWatch:
 
 class BarWatch:
     """A live bar: for terminals."""
+
+    _workers: int | None = None
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -110,7 +125,11 @@ class BarWatch:
     def update(self, done: int) -> None:
         """Move the bar."""
         interrupt.check()
-        self._bars.update(self._bar, completed=done, status=self._stage.status(done))
+        self._bars.update(self._bar, completed=done, status=self._stage.status(done, self._workers))
+
+    def crew(self, workers: int | None) -> None:
+        """Part of what the bar says next."""
+        self._workers = workers
 
 
 def watch() -> BarWatch | LineWatch:
@@ -118,7 +137,7 @@ def watch() -> BarWatch | LineWatch:
     return BarWatch() if sys.stderr.isatty() else LineWatch()
 
 
-def _status(done: int, total: int, seconds: float, unit: str, before: int = 0) -> str:
+def _status(done: int, total: int, seconds: float, unit: str, before: int = 0, crew: str = "") -> str:
     """Share, rate and time left.
 
     >>> _status(500, 1000, 10.0, "points")
@@ -127,9 +146,9 @@ def _status(done: int, total: int, seconds: float, unit: str, before: int = 0) -
     rate = (done - before) / seconds if seconds > 0 else 0.0
     share = f"{100 * done / total:.0f} %" if total else "100 %"
     if done >= total:
-        return f"{share}, {_short(rate)} {unit}/s, took {duration(seconds)}"
+        return f"{share}, {_short(rate)} {unit}/s{crew}, took {duration(seconds)}"
     left = f", {duration((total - done) / rate)} left" if rate > 0 else ""
-    return f"{share}, {_short(rate)} {unit}/s{left}"
+    return f"{share}, {_short(rate)} {unit}/s{crew}{left}"
 
 
 def _short(number: float) -> str:

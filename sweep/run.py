@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from kvwall.sweep.front import Front
 from kvwall.sweep.keeping import REDUCED, STORES
 from kvwall.sweep.kernel import Problem
 from kvwall.sweep.objective import signed
+from kvwall.sweep.parts import PassesInParts
 from kvwall.sweep.points import evaluate_designs
 from kvwall.sweep.progress import Silent, Watch
 from kvwall.sweep.results import FrontTable
@@ -27,6 +29,10 @@ from kvwall.sweep.store import CERTIFICATE, ResultsFolder, open_front, open_summ
 from kvwall.sweep.storing import store_slice
 from kvwall.sweep.stream import Progress, Stream, Streamed
 from kvwall.sweep.study import Study
+
+if TYPE_CHECKING:
+    from kvwall.sweep.cluster import Cluster
+    from kvwall.sweep.executor import Executor
 
 OUTPUTS = Path("outputs")
 
@@ -63,18 +69,25 @@ def problem_of(study: Study) -> Problem:
     return Problem(study.columns(), study.task, study.objectives, study.constraints)
 
 
-def run_sweep(study: Study, out: Path | None = None, watch: Watch | None = None) -> SweepResult:
-    """Run a study into its folder, or finish what an earlier run began.
+def run_sweep(
+    study: Study, out: Path | None = None, watch: Watch | None = None, cluster: Cluster | None = None
+) -> SweepResult:
+    """Run a study into its folder, or finish what an earlier run began; in this process, or by workers of a cluster.
 
     Where no design satisfies the constraints, `why_nothing` says why. Raises InputError where the folder cannot be
     used.
     """
     watch = watch or Silent()
+    if cluster:
+        cluster.check(study)
     with ResultsFolder.create_or_resume(out or OUTPUTS / study.name, study) as folder:
         folder.log("started", study=study.name, spec_hash=study.spec_hash, points=study.space.size)
         try:
-            run = _run if STORES[study.store].summary else _run_by_bounds
-            result = run(study, folder, watch)
+            if not STORES[study.store].summary:
+                result = _run_by_bounds(study, folder, watch)
+            else:
+                with cluster.employed(study, folder, watch) if cluster else nullcontext() as executor:
+                    result = _run(study, folder, watch, executor)
         except BaseException as fault:
             folder.log("stopped", reason=type(fault).__name__, message=str(fault)[:500])
             raise
@@ -82,15 +95,15 @@ def run_sweep(study: Study, out: Path | None = None, watch: Watch | None = None)
     return result
 
 
-def _run(study: Study, folder: ResultsFolder, watch: Watch) -> SweepResult:
+def _run(study: Study, folder: ResultsFolder, watch: Watch, executor: Executor | None) -> SweepResult:
     problem = problem_of(study)
     stream = Stream(problem)  # refuses what cannot be streamed before anything is stored
     began = time.perf_counter()
-    stored = store_slice(study, problem, folder, watch)
+    stored = store_slice(study, problem, folder, watch, executor)
     storing = time.perf_counter() - began
     done = _finished(folder.path, study.spec_hash)
     if done is None:
-        streamed = _stream(study, stream, folder, watch)
+        streamed = _stream(study, stream, folder, watch, executor)
         folder.write_summary(streamed.summary)
         table = front_table(problem, streamed.front)
         folder.write_front(table)
@@ -179,11 +192,16 @@ def _finished(folder: Path, spec_hash: str) -> _Done | None:
     return _Done(int(summary["admissible"]), front.sizes["point"], _named(summary["status_count"].values))
 
 
-def _stream(study: Study, stream: Stream, folder: ResultsFolder, watch: Watch) -> Streamed:
+def _stream(study: Study, stream: Stream, folder: ResultsFolder, watch: Watch, executor: Executor | None) -> Streamed:
+    keeper = checkpoint.Keeper(folder.path, study.spec_hash)
+    if executor is not None:
+        executor.start()
+        passes = PassesInParts(stream, executor)
+        return stream.run(_followed(watch, "compiling and streaming"), keeper, passes)
     watch.stage("compiling", 1, "study")
     stream.compile()
     watch.update(1)
-    return stream.run(_followed(watch, "streaming"), checkpoint.Keeper(folder.path, study.spec_hash))
+    return stream.run(_followed(watch, "streaming"), keeper)
 
 
 def _search(study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) -> Branched:

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kvwall.sweep.blocks import BlockEvaluator
 from kvwall.sweep.crew import in_order
 from kvwall.sweep.keeping import PROFILES, STORES
 from kvwall.sweep.store import ResultsFolder, Shard, ShardPlan
-from kvwall.sweep.store.shard_file import stored_names
+from kvwall.sweep.store.shard_file import STATUS, stored_names
 
 if TYPE_CHECKING:
+    from kvwall.sweep.executor import Executor
     from kvwall.sweep.kernel import Problem
     from kvwall.sweep.progress import Watch
     from kvwall.sweep.study import Study
 
 
-def store_slice(study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) -> int:
+def store_slice(
+    study: Study, problem: Problem, folder: ResultsFolder, watch: Watch, executor: Executor | None = None
+) -> int:
     """Write the shards that are missing, and the view over all; the number of points stored in all.
 
-    Shards that are whole stay as they are. Raises InputError where the disk refuses, with all that is finished kept.
+    By threads of this process, or as tasks of an executor. Shards that are whole stay as they are. Raises
+    InputError where the disk refuses, with all that is finished kept.
     """
     if not STORES[study.store].points:
         return 0
     watch.stage("checking what is stored", len(folder.plan().shards), "files")
     missing = folder.missing_shards(lambda done, files: watch.update(done))
-    if missing:
+    if missing and executor is not None:
+        _have_written(missing, folder, executor, watch)
+    elif missing:
         _write(missing, study, problem, folder, watch)
     folder.write_view()
     return folder.plan().size
@@ -40,16 +50,32 @@ def evaluator_of(study: Study, problem: Problem, plan: ShardPlan) -> BlockEvalua
 
 
 def _write(missing: list[Shard], study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) -> None:
-    plan = folder.plan()
-    block = evaluator_of(study, problem, plan)
-
-    def write(shard: Shard) -> int:
-        values = block(plan.grid_positions(shard))
-        folder.write_shard(shard, {name: values[name] for name in study.keep}, values["status"])
-        return shard.size
-
+    block = evaluator_of(study, problem, folder.plan())
     watch.stage("storing", sum(shard.size for shard in missing), "points")
+    _count(in_order(lambda shard: write_block(block, folder.plan(), shard, folder.write_shard), missing), watch)
+
+
+def _have_written(missing: list[Shard], folder: ResultsFolder, executor: Executor, watch: Watch) -> None:
+    executor.start()
+    watch.stage("storing", sum(shard.size for shard in missing), "points")
+    _count((size for _, size in executor.run("shard", [shard.index for shard in missing])), watch)
+    folder.settle_shards(missing)
+
+
+def _count(sizes: Iterable[int], watch: Watch) -> None:
     done = 0
-    for size in in_order(write, missing):
+    for size in sizes:
         done += size
         watch.update(done)
+
+
+def write_block(
+    block: BlockEvaluator,
+    plan: ShardPlan,
+    shard: Shard,
+    write: Callable[[Shard, Mapping[str, NDArray[Any]], NDArray[np.int8]], None],
+) -> int:
+    """Compute a shard and write it; its points."""
+    values = block(plan.grid_positions(shard))
+    write(shard, values, values.pop(STATUS))
+    return shard.size

@@ -45,8 +45,22 @@ class Keeper(Protocol):
         """Take the state, or not if it is too soon and not complete; calling `arrays` gives it."""
 
 
+class Passes(Protocol):
+    """Whoever does the two passes over a grid."""
+
+    @property
+    def compile_seconds(self) -> float:
+        """Spent on compiling so far."""
+
+    def first_pass(self, state: State) -> Iterator[None]:
+        """Go on with the pass that reduces rows and finds the front; yields whenever `state` has moved on."""
+
+    def second_pass(self, state: State, edges: np.ndarray[Any, Any]) -> Iterator[None]:
+        """Go on with the pass along the first one's columns; `edges` are the lower edges of the histogram's bins."""
+
+
 @dataclass
-class _State:
+class State:
     """How far a stream is and what it has found."""
 
     front: Front
@@ -135,31 +149,28 @@ class Stream:
             self.compile_seconds = time.perf_counter() - began
         return self._kernels
 
-    def run(self, progress: Progress = lambda done, points: None, keep: Keeper | None = None) -> Streamed:
-        """Both passes, the front and the summary. The result does not depend on threads, nor on interruptions.
+    def run(
+        self,
+        progress: Progress = lambda done, points: None,
+        keep: Keeper | None = None,
+        passes: Passes | None = None,
+    ) -> Streamed:
+        """Both passes, the front and the summary.
 
+        The result does not depend on threads, on `passes` (this process's own where not given), nor on interruptions.
         `keep` is given the state from time to time, and hands back the last one it was given when a run starts over.
         """
-        main, others, points = self.compile()
-        began = time.perf_counter()
-        state = _State(
-            Front(len(self.problem.objectives)),
-            Tally(self.first, self.first.rows, main.metrics),
-            Tally(self.second, self.first.columns, others.metrics),
-            (*self.first.columns, "/", *self.second.columns, *main.metrics, *others.metrics),
-        )
+        if passes is None:
+            self.compile()
+            passes = self
+        began = time.perf_counter() - passes.compile_seconds
+        state = self.state()
         state.restore(keep.last() if keep else None)
         before = self._done(state)
         progress(before, self.space.size)
-        for first_row, found in rows_in_order(main, state.main_rows):
-            state.by_row.add(first_row, found)
-            state.searched += self._search(state.front, points, first_row, found)
-            state.main_rows = first_row + len(found.low)
+        for _ in passes.first_pass(state):
             self._report(state, progress, keep)
-        others.edges = self._edges(state.by_row)
-        for first_row, found in rows_in_order(others, state.other_rows):
-            state.by_column.add(first_row, found)
-            state.other_rows = first_row + len(found.low)
+        for _ in passes.second_pass(state, self._edges(state.by_row)):
             self._report(state, progress, keep)
         if keep:
             keep.offer(state.arrays, complete=True)
@@ -167,11 +178,39 @@ class Stream:
             front=state.front,
             summary=self._summary(state.by_row, state.by_column),
             points=self.space.size - before,
-            seconds=time.perf_counter() - began,
-            compile_seconds=self.compile_seconds,
+            seconds=time.perf_counter() - began - passes.compile_seconds,
+            compile_seconds=passes.compile_seconds,
             rows=self.first.row_count,
             rows_searched=state.searched,
         )
+
+    def state(self) -> State:
+        """The state of a stream that has not begun."""
+        main, others = self.reducers()
+        return State(
+            Front(len(self.problem.objectives)),
+            Tally(self.first, self.first.rows, main.metrics),
+            Tally(self.second, self.first.columns, others.metrics),
+            (*self.first.columns, "/", *self.second.columns, *main.metrics, *others.metrics),
+        )
+
+    def first_pass(self, state: State) -> Iterator[None]:
+        """Go on with the first pass in this process; yields whenever `state` has moved on."""
+        main, _, points = self.compile()
+        for first_row, found in rows_in_order(main, state.main_rows):
+            state.by_row.add(first_row, found)
+            state.searched += self.search(state.front, points, first_row, found)
+            state.main_rows = first_row + len(found.low)
+            yield
+
+    def second_pass(self, state: State, edges: np.ndarray[Any, Any]) -> Iterator[None]:
+        """Go on with the second pass, whose histogram has bins with these lower edges."""
+        _, others, _ = self.compile()
+        others.edges = edges
+        for first_row, found in rows_in_order(others, state.other_rows):
+            state.by_column.add(first_row, found)
+            state.other_rows = first_row + len(found.low)
+            yield
 
     def seconds_expected(self) -> float:
         """Seconds a run would take on this machine, from a few calls of each pass; the search of rows is not in it."""
@@ -184,12 +223,12 @@ class Stream:
             total += (time.perf_counter() - began) / tried * calls
         return total
 
-    def _report(self, state: _State, progress: Progress, keep: Keeper | None) -> None:
+    def _report(self, state: State, progress: Progress, keep: Keeper | None) -> None:
         progress(self._done(state), self.space.size)
         if keep:
             keep.offer(state.arrays)
 
-    def _done(self, state: _State) -> int:
+    def _done(self, state: State) -> int:
         """Points done: each pass is half of the work."""
         shares = state.main_rows / self.first.row_count + state.other_rows / self.second.row_count
         return int(self.space.size * shares / 2)
@@ -220,7 +259,7 @@ class Stream:
         edges[0] = -np.inf  # the lowest value may be rounded to below itself by the second pass
         return edges
 
-    def _search(self, front: Front, points: PointEvaluator, first_row: int, found: RowStatistics) -> int:
+    def search(self, front: Front, points: PointEvaluator, first_row: int, found: RowStatistics) -> int:
         """Look into rows that may hold points of the front, most promising first; how many were looked into."""
         if not self.problem.objectives:
             return 0

@@ -71,6 +71,19 @@ class Tally:
             self.high[dim][there] = np.maximum(self.high[dim][there], np.maximum.reduceat(found.high[order], starts))
             self.counts[dim][there] += np.add.reduceat(found.counts[order].astype(np.int64), starts)
 
+    def merge(self, arrays: Mapping[str, _Array]) -> None:
+        """Take in what another tally of the same layout has added up, as its `arrays` gave it."""
+        for dim in self.low:
+            self.low[dim] = np.minimum(self.low[dim], arrays[f"low.{dim}"])
+            self.high[dim] = np.maximum(self.high[dim], arrays[f"high.{dim}"])
+            self.counts[dim] += arrays[f"counts.{dim}"]
+        self.least = np.minimum(self.least, arrays["least"])
+        self.greatest = np.maximum(self.greatest, arrays["greatest"])
+        self.totals += arrays["totals"]
+        self.admissible += arrays["admissible"]
+        self.rejected = _grown(self.rejected, arrays["rejected"][None])
+        self.above = _grown(self.above, arrays["above"][None])
+
     def range_of(self, metric: str) -> tuple[float, float]:
         """(lowest, highest) over the grid; NaN where no feasible point has it."""
         place = self._metrics.index(metric)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kvwall.spaces.errors import InputError
 from kvwall.sweep import dry_run
 from kvwall.sweep.commands.sweep import _shown
 from kvwall.sweep.dry_run import plan_run
@@ -68,3 +69,37 @@ def test_a_search_by_bounds_is_tried(study, tmp_path, monkeypatch):
 def test_shares_and_bytes_are_shown_with_their_units():
     assert _shown("settled_in_trial", 0.7512) == "75.1 %"
     assert _shown("disk_bytes_free", 5_000_000) == "5 MB"
+
+
+def test_more_processes_take_less_time_and_each_keeps_its_own_blocks(study, tmp_path, monkeypatch):
+    asked = study('keep = ["time_per_output_token", "memory_margin"]')
+    monkeypatch.setattr(dry_run, "_peak_memory", lambda: 0)
+    monkeypatch.setattr(dry_run.Stream, "seconds_expected", lambda stream: 100.0)
+    here = plan_run(asked, tmp_path)
+    many = plan_run(asked, tmp_path, elsewhere=(90, 50 * dry_run._CORES))
+    assert (here.processes, here.streaming_seconds) == (1, 100.0)
+    assert (many.processes, many.streaming_seconds) == (90, 2.0)
+    points = here.points  # one block: it holds two metrics of four bytes and the status of one
+    assert here.memory_bytes_expected == 2 * (dry_run._CORES + 1) * points * 9
+    assert many.memory_bytes_expected == 2 * 2 * points * 9
+
+
+def test_what_the_disk_cannot_hold_is_refused_as_by_the_run(study, tmp_path, monkeypatch):
+    asked = study('keep = ["time_per_output_token"]')
+    monkeypatch.setattr("kvwall.sweep.store.folder.free_bytes", lambda path: 1000)
+    with pytest.raises(InputError) as dry:
+        plan_run(asked, tmp_path / "out")
+    with pytest.raises(InputError) as real:
+        run_sweep(asked, tmp_path / "out")
+    assert str(dry.value) == str(real.value)
+
+
+def test_a_slow_disk_sets_the_time_of_storing(study, tmp_path, monkeypatch):
+    monkeypatch.setattr(dry_run, "_flush_seconds_per_byte", lambda folder: 1.0)
+    plan = plan_run(study('keep = ["time_per_output_token"]'), tmp_path)
+    assert plan.storing_seconds == plan.disk_seconds_expected == plan.disk_bytes_expected
+
+
+def test_a_dry_run_leaves_nothing(study, tmp_path):
+    plan_run(study('keep = ["time_per_output_token"]'), tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -19,6 +19,8 @@ Examples:
   kvwall sweep memory-wall
   kvwall sweep my-study.toml --out results/my-study
   kvwall sweep my-study.toml --dry-run
+  kvwall sweep my-study.toml --workers 2
+  kvwall sweep my-study.toml --dask tcp://scheduler:8786
 """
 
 
@@ -42,6 +44,13 @@ def command(
     study: Annotated[str, typer.Argument(metavar="STUDY", help="TOML file or name of a shipped study")],
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="results folder; default outputs/<name>")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what a run would take, and do nothing")] = False,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="do it by N processes on this machine, through Dask")
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="do it by the workers of a Dask scheduler: its address, or its file"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object on stdout")] = False,
 ) -> None:
     """Evaluate a study's whole grid; a second call finishes what an earlier one began."""
@@ -49,19 +58,26 @@ def command(
     from kvwall.sweep import interrupt
     from kvwall.sweep.study import Study
 
+    cluster = None
+    if workers is not None or dask is not None:
+        from kvwall.sweep.cluster import cluster_asked
+
+        cluster = cluster_asked(workers, dask)
     loaded = Study.load(study)
     if dry_run:
         from kvwall.sweep.dry_run import plan_run
 
+        if cluster:
+            cluster.check(loaded)
         print("compiling, and timing a few blocks ...", file=sys.stderr)
-        _show(plan_run(loaded, out).to_json(), as_json)
+        _show(plan_run(loaded, out, cluster.size() if cluster else None).to_json(), as_json)
         return
     with interrupt.safe_points():
         from kvwall.sweep.progress import watch
         from kvwall.sweep.run import run_sweep, why_nothing
 
         with watch() as follower:
-            result = run_sweep(loaded, out, follower)
+            result = run_sweep(loaded, out, follower, cluster)
     for notice in result.notices:
         typer.echo(notice, err=True)
     if as_json:

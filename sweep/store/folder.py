@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,7 +59,7 @@ class ResultsFolder:
         plan = shard_plan(study)
         if STORES[study.store].points:
             check_filters(PROFILES[study.profile], f"{path} is to be written with")
-            _refuse_too_big(path, plan)
+            refuse_too_big(path, plan)
         _make(path)
         lock = FolderLock(path)
         try:
@@ -122,6 +123,21 @@ class ResultsFolder:
         """
         write_atomically(self._path(shard), self._files.image(shard, values, status))
 
+    def settle_shards(self, shards: Sequence[Shard], seconds: float = 60.0) -> None:
+        """See that shards which other processes have written are here, and remove what those that died have left.
+
+        Raises InputError where one is missing after so many seconds: a network file system may lag, but not so much.
+        """
+        until = time.monotonic() + seconds
+        while absent := {shard.name for shard in shards} - {entry.name for entry in (self.path / SHARDS).iterdir()}:
+            if time.monotonic() > until:
+                raise InputError(
+                    f"{self.path / SHARDS} lacks {len(absent)} files that workers have written ({min(absent)}, ...): "
+                    "all of them must share this folder; the same command writes what is missing"
+                )
+            time.sleep(0.5)
+        remove_parts(self.path / SHARDS)
+
     def write_view(self) -> None:
         """Write `view.nc`: the whole slice as one file that points at the shards there are."""
         write_atomically(self.path / "view.nc", view_image(self.study, self._plan, self.path / SHARDS))
@@ -158,7 +174,8 @@ def _bytes_to_come(path: Path, plan: ShardPlan) -> int:
     return plan.required_bytes(tuple(shard for shard in plan.shards if not (path / SHARDS / shard.name).exists()))
 
 
-def _refuse_too_big(path: Path, plan: ShardPlan) -> None:
+def refuse_too_big(path: Path, plan: ShardPlan) -> None:
+    """Raise InputError where the disk of this folder cannot hold the shards that are still to come."""
     needed, free = _bytes_to_come(path, plan), free_bytes(path)
     if needed > free:
         raise InputError(
