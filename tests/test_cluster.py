@@ -156,7 +156,7 @@ class Stops(Silent):
 
 def test_a_killed_worker_loses_nothing_and_doubles_nothing(finished, traps, address, tmp_path):
     (traps / "once-kill-shard-3").touch()
-    (traps / "once-kill-rows-5").touch()
+    (traps / "once-kill-rows-0").touch()  # how later ranges are cut depends on how many workers are there
     (traps / "once-kill-columns-0").touch()
     result = run_sweep(Study.from_text(STUDY), tmp_path / "out", cluster=cluster_asked(None, address))
     assert list(traps.iterdir()) == []
