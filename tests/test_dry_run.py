@@ -9,7 +9,11 @@ from kvwall.sweep import dry_run
 from kvwall.sweep.commands.sweep import _shown
 from kvwall.sweep.dry_run import plan_run
 from kvwall.sweep.run import run_sweep
+from kvwall.sweep.stream import Stream
 from kvwall.sweep.study import Study
+from tests.compiled_once import compiled_once  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.usefixtures("compiled_once")
 
 TEXT = """
 [study]
@@ -74,7 +78,7 @@ def test_shares_and_bytes_are_shown_with_their_units():
 def test_more_processes_take_less_time_and_each_keeps_its_own_blocks(study, tmp_path, monkeypatch):
     asked = study('keep = ["time_per_output_token", "memory_margin"]')
     monkeypatch.setattr(dry_run, "_peak_memory", lambda: 0)
-    monkeypatch.setattr(dry_run.Stream, "seconds_expected", lambda stream: 100.0)
+    monkeypatch.setattr(Stream, "seconds_expected", lambda stream: 100.0)
     here = plan_run(asked, tmp_path)
     many = plan_run(asked, tmp_path, elsewhere=(90, 50 * dry_run._CORES))
     assert (here.processes, here.streaming_seconds) == (1, 100.0)

@@ -14,6 +14,9 @@ from kvwall.sweep.cli import main
 from kvwall.sweep.run import run_sweep, why_nothing
 from kvwall.sweep.store import open_front, open_results, open_summary
 from kvwall.sweep.study import Study
+from tests.compiled_once import compiled_once  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.usefixtures("compiled_once")
 
 TEXT = """
 [study]

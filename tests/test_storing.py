@@ -24,7 +24,10 @@ from kvwall.sweep.keeping import PROFILES
 from kvwall.sweep.run import problem_of, run_sweep
 from kvwall.sweep.store import ResultsFolder, open_front, open_results, open_summary, packing, shard_plan, shards
 from kvwall.sweep.study import Study
+from tests.compiled_once import compiled_once  # noqa: F401 - a fixture
 from tests.finished_sweeps import TWO_CHIPS
+
+pytestmark = pytest.mark.usefixtures("compiled_once")
 
 ROOT = Path(__file__).resolve().parents[1]
 MANY = TWO_CHIPS.replace("batch = [1, 8, 64]", "batch = { range = [1, 150, 1] }")
