@@ -107,6 +107,7 @@ class _State:
     front: Front
     certificate: Certificate
     waiting: list[Boxes] = field(default_factory=list)
+    """None of them empty."""
     roots: int = 0
     """Roots that have been taken."""
 
@@ -163,8 +164,7 @@ class BranchSearch:
                         break
                     found = flying.popleft()[1].result()
                     state.certificate.add(found.settled)
-                    if len(found.open):
-                        state.waiting.append(found.open)
+                    state.waiting += _some(found.open)
                     pending.append(found)
                     if sum(len(one.index) for one in pending) >= max(_PENDING, len(state.front) // 4):
                         self._take(state.front, pending)
@@ -174,6 +174,8 @@ class BranchSearch:
             finally:
                 pool.shutdown(cancel_futures=True)
         self._take(state.front, pending)
+        if state.certificate.points != self.space.size:
+            raise RuntimeError(f"{state.certificate.points:,} of {self.space.size:,} designs are accounted for")
         return Branched(state.front, state.certificate, time.perf_counter() - began, self.compile_seconds)
 
     def _next(self, state: _State) -> Boxes:
@@ -254,10 +256,15 @@ class BranchSearch:
         for one, count in zip(fields(Certificate), arrays["certificate"].tolist(), strict=True):
             setattr(state.certificate, one.name, count)
         state.roots = int(arrays["roots"])
-        state.waiting = [Boxes(arrays["waiting.first"], arrays["waiting.last"])]
+        state.waiting += _some(Boxes(arrays["waiting.first"], arrays["waiting.last"]))
         again = Boxes(arrays["again.first"], arrays["again.last"])
         for start in range(0, len(again), BOXES_PER_CALL):
             found = self._look(again[start : start + BOXES_PER_CALL])
             state.certificate.add(found.settled)
-            state.waiting.append(found.open)
+            state.waiting += _some(found.open)
             state.front.add(found.values, found.index, found.often)
+
+
+def _some(boxes: Boxes) -> list[Boxes]:
+    """A list of these, if there are any."""
+    return [boxes] if len(boxes) else []

@@ -7,6 +7,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,25 +16,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kvwall.sweep.branch import BranchSearch
+from kvwall.sweep.crew import in_order
 from kvwall.sweep.keeping import PROFILES, STORES
 from kvwall.sweep.run import OUTPUTS, problem_of
 from kvwall.sweep.store import shard_plan
 from kvwall.sweep.store.atomic import free_bytes, refused
 from kvwall.sweep.store.folder import refuse_too_big
 from kvwall.sweep.store.packing import packed
-from kvwall.sweep.store.shard_file import stored_dtype
-from kvwall.sweep.storing import evaluator_of
+from kvwall.sweep.store.shard_file import ShardFiles, stored_dtype
+from kvwall.sweep.storing import evaluator_of, write_block
 from kvwall.sweep.stream import Stream
 
 if TYPE_CHECKING:
     from kvwall.sweep.kernel import Problem
-    from kvwall.sweep.store import ShardPlan
+    from kvwall.sweep.store import Shard, ShardPlan
     from kvwall.sweep.study import Study
 
 _TRIAL_SECONDS = 5.0
 """Of a search by bounds: how long the rest takes cannot be told from its beginning, only whether it is short."""
 _DISK_TRIAL_BYTES = 2**26
 _CORES = os.cpu_count() or 1
+_TRIAL_SHARDS = _CORES + 1
+"""As many as are in the works at once."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class StoredCost:
     bytes: int
     """As packed, from one block of the grid; other blocks may pack better or worse."""
     seconds: float
-    """Of packing, by all cores; computing and the disk come on top."""
+    """Of packing, shared among all cores; computing and the disk come on top."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def plan_run(study: Study, out: Path | None, elsewhere: tuple[int, int] | None =
     if store.points:
         refuse_too_big(folder, plan)
     compiling, streaming, settling, share = _trial(problem, evaluates_all=store.summary)
-    stored, storing = _storing(study, problem, plan) if store.points else ((), 0.0)
+    stored, storing, for_storing = _storing(study, problem, plan) if store.points else ((), 0.0, 0.0)
     processes, cores = elsewhere or (1, _CORES)
     faster = cores / _CORES
     streaming = None if streaming is None else streaming / faster
@@ -109,7 +113,7 @@ def plan_run(study: Study, out: Path | None, elsewhere: tuple[int, int] | None =
         store=study.store,
         profile=study.profile if store.points else None,
         seconds_expected=None if streaming is None and settling is None else (streaming or settling or 0.0) + storing,
-        compile_seconds=compiling,
+        compile_seconds=compiling + for_storing,
         streaming_seconds=streaming,
         settling_seconds=settling,
         settled_in_trial=share,
@@ -180,23 +184,35 @@ def _settled(search: BranchSearch) -> tuple[float | None, float]:
         return None, share
 
 
-def _storing(study: Study, problem: Problem, plan: ShardPlan) -> tuple[tuple[StoredCost, ...], float]:
-    """(cost of each stored name, seconds of computing and packing all), from the block in the middle."""
-    profile = PROFILES[study.profile]
-    block = evaluator_of(study, problem, plan)
-    shard = plan.shards[len(plan.shards) // 2]
+def _storing(study: Study, problem: Problem, plan: ShardPlan) -> tuple[tuple[StoredCost, ...], float, float]:
+    """(cost of each stored name, seconds of computing and packing all, of compiling), from some shards."""
     began = time.perf_counter()
-    values = block(plan.grid_positions(shard))
-    computing = (time.perf_counter() - began) * plan.size / shard.size
-    found = []
-    for name, array in values.items():
-        began = time.perf_counter()
-        filters = profile.filters_for(shard.size)
-        size = sum(memoryview(chunk).nbytes for chunk in packed(filters, iter([np.ascontiguousarray(array)])))
-        packing = (time.perf_counter() - began) * plan.size / shard.size / _CORES
-        per_point = size / shard.size
-        found.append(StoredCost(name, per_point, round(per_point * plan.size), packing))
-    return tuple(found), computing + sum(one.seconds for one in found)
+    block, files = evaluator_of(study, problem, plan), ShardFiles(study, plan)
+    compiling = time.perf_counter() - began
+    tried = [plan.shards[place] for place in np.unique(np.linspace(0, len(plan.shards) - 1, _TRIAL_SHARDS, dtype=int))]
+
+    def pack(shard: Shard) -> None:
+        write_block(block, plan, shard, files.image)
+
+    began = time.perf_counter()
+    deque(in_order(pack, tried), maxlen=0)
+    storing = (time.perf_counter() - began) * plan.size / sum(shard.size for shard in tried)
+    middle = tried[len(tried) // 2]
+    values = block(plan.grid_positions(middle))
+    return (
+        tuple(_cost(name, array, study, plan.size / middle.size) for name, array in values.items()),
+        storing,
+        compiling,
+    )
+
+
+def _cost(name: str, array: np.ndarray[Any, Any], study: Study, shards: float) -> StoredCost:
+    """Of one name in so many shards like this one."""
+    began = time.perf_counter()
+    filters = PROFILES[study.profile].filters_for(array.size)
+    size = sum(memoryview(chunk).nbytes for chunk in packed(filters, iter([np.ascontiguousarray(array)])))
+    seconds = (time.perf_counter() - began) * shards / _CORES
+    return StoredCost(name, size / array.size, round(size * shards), seconds)
 
 
 def _peak_memory() -> int:

@@ -25,7 +25,7 @@ from kvwall.sweep.store.atomic import OUT, check_target, refused, replaced_folde
 from kvwall.sweep.store.front_file import ROW
 from kvwall.sweep.store.spec_file import read_spec
 from kvwall.sweep.whole import write_whole
-from kvwall.sweep.zarr_folder import check_zarr, write_zarr
+from kvwall.sweep.zarr_folder import check_replaceable, check_zarr, write_zarr
 
 PARTS: Final = ("front", "grid", "summary")
 TABLES: Final = ("csv", "parquet")
@@ -119,6 +119,7 @@ def _write_arrays(folder: Path, to: str, path: Path, force: bool, watch: Watch) 
         _refuse_existing(path, force)
         watch.stage(f"writing {path.name}", int(stored.attrs["shard_count"]), "blocks")
         if to == "zarr":
+            check_replaceable(path)
             block = np.atleast_1d(stored.attrs["shard_shape"]).tolist() if stored.dims else []
             with replaced_folder(path) as part:
                 write_zarr(part, stored, block, lambda done, blocks: watch.update(done))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,7 +88,8 @@ def run_sweep(
                 with cluster.employed(study, folder, watch) if cluster else nullcontext() as executor:
                     result = _run(study, folder, watch, executor)
         except BaseException as fault:
-            folder.log("stopped", reason=type(fault).__name__, message=str(fault)[:500])
+            with suppress(InputError):  # a full disk refuses this too; what is told is what went wrong first
+                folder.log("stopped", reason=type(fault).__name__, message=str(fault)[:500])
             raise
         folder.log("finished", **result.to_json())
     return result
@@ -98,9 +98,7 @@ def run_sweep(
 def _run(study: Study, folder: ResultsFolder, watch: Watch, executor: Executor | None) -> SweepResult:
     problem = problem_of(study)
     stream = Stream(problem)  # refuses what cannot be streamed before anything is stored
-    began = time.perf_counter()
     stored = store_slice(study, problem, folder, watch, executor)
-    storing = time.perf_counter() - began
     done = _finished(folder.path, study.spec_hash)
     if done is None:
         streamed = _stream(study, stream, folder, watch, executor)
@@ -117,11 +115,11 @@ def _run(study: Study, folder: ResultsFolder, watch: Watch, executor: Executor |
         points=study.space.size,
         feasible=done.statuses.get("ok", 0),
         admissible=done.admissible,
-        seconds=seconds + storing,
+        seconds=stored.seconds + seconds,
         points_per_second=rate,
-        compile_seconds=compiling,
+        compile_seconds=stored.compile_seconds + compiling,
         front_size=done.front_size,
-        stored_points=stored,
+        stored_points=stored.points,
         statuses=done.statuses,
         out=str(folder.path),
         notices=tuple(folder.notices),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,24 +23,36 @@ if TYPE_CHECKING:
     from kvwall.sweep.study import Study
 
 
+@dataclass(frozen=True)
+class Stored:
+    """What storing a slice came to."""
+
+    points: int = 0
+    """Stored in all, by this run and earlier ones."""
+    seconds: float = 0.0
+    """Of computing and writing."""
+    compile_seconds: float = 0.0
+
+
 def store_slice(
     study: Study, problem: Problem, folder: ResultsFolder, watch: Watch, executor: Executor | None = None
-) -> int:
-    """Write the shards that are missing, and the view over all; the number of points stored in all.
+) -> Stored:
+    """Write the shards that are missing, and the view over all.
 
     By threads of this process, or as tasks of an executor. Shards that are whole stay as they are. Raises
     InputError where the disk refuses, with all that is finished kept.
     """
     if not STORES[study.store].points:
-        return 0
+        return Stored()
     watch.stage("checking what is stored", len(folder.plan().shards), "files")
     missing = folder.missing_shards(lambda done, files: watch.update(done))
+    seconds = compiling = 0.0
     if missing and executor is not None:
-        _have_written(missing, folder, executor, watch)
+        seconds, compiling = _have_written(missing, folder, executor, watch)
     elif missing:
-        _write(missing, study, problem, folder, watch)
+        seconds, compiling = _write(missing, study, problem, folder, watch)
     folder.write_view()
-    return folder.plan().size
+    return Stored(folder.plan().size, seconds, compiling)
 
 
 def evaluator_of(study: Study, problem: Problem, plan: ShardPlan) -> BlockEvaluator:
@@ -49,17 +63,27 @@ def evaluator_of(study: Study, problem: Problem, plan: ShardPlan) -> BlockEvalua
     return block
 
 
-def _write(missing: list[Shard], study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) -> None:
+def _write(
+    missing: list[Shard], study: Study, problem: Problem, folder: ResultsFolder, watch: Watch
+) -> tuple[float, float]:
+    """(seconds of storing, of compiling)."""
+    began = time.perf_counter()
     block = evaluator_of(study, problem, folder.plan())
+    compiled = time.perf_counter()
     watch.stage("storing", sum(shard.size for shard in missing), "points")
     _count(in_order(lambda shard: write_block(block, folder.plan(), shard, folder.write_shard), missing), watch)
+    return time.perf_counter() - compiled, compiled - began
 
 
-def _have_written(missing: list[Shard], folder: ResultsFolder, executor: Executor, watch: Watch) -> None:
+def _have_written(missing: list[Shard], folder: ResultsFolder, executor: Executor, watch: Watch) -> tuple[float, float]:
+    """(seconds of storing, of compiling)."""
     executor.start()
+    began, before = time.perf_counter(), executor.compile_seconds
     watch.stage("storing", sum(shard.size for shard in missing), "points")
     _count((size for _, size in executor.run("shard", [shard.index for shard in missing])), watch)
     folder.settle_shards(missing)
+    compiling = executor.compile_seconds - before
+    return time.perf_counter() - began - compiling, compiling
 
 
 def _count(sizes: Iterable[int], watch: Watch) -> None:
@@ -73,7 +97,7 @@ def write_block(
     block: BlockEvaluator,
     plan: ShardPlan,
     shard: Shard,
-    write: Callable[[Shard, Mapping[str, NDArray[Any]], NDArray[np.int8]], None],
+    write: Callable[[Shard, Mapping[str, NDArray[Any]], NDArray[np.int8]], object],
 ) -> int:
     """Compute a shard and write it; its points."""
     values = block(plan.grid_positions(shard))

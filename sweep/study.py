@@ -242,9 +242,13 @@ def _version() -> str:
 
 @cache
 def _laws_hash() -> str:
-    """SHA-256 of the code that decides a design's numbers: a run of other code must not be finished by this one."""
+    """SHA-256 of the code that decides a design's numbers: a run of other code must not be finished by this one.
+
+    Laws, and the engine that compiles them, decides their last bits and keeps its state.
+    """
     package = Path(__file__).parent.parent
-    files = sorted([*(package / "objectives").rglob("*.py"), *(package / "spaces").rglob("*.py")])
+    engine = (package / "sweep").glob("*.py")
+    files = sorted([*(package / "objectives").rglob("*.py"), *(package / "spaces").rglob("*.py"), *engine])
     found = hashlib.sha256()
     for file in files:
         found.update(file.relative_to(package).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -36,27 +36,27 @@ def write_whole(file: BinaryIO, folder: Path, follow: Callable[[int, int], None]
                 f"{absent[0]} and so {len(absent)} of {count} blocks are missing: run `kvwall sweep` again, which "
                 "computes only these, then export"
             )
-        file.write(netcdf_image(lambda whole: _define(whole, view, shards[0])))
+        stored = [name for name, variable in view.variables.items() if _is_stored(variable)]
+        file.write(netcdf_image(lambda whole: _define(whole, view, stored, shards[0])))
     file.flush()
     with h5py.File(file.name, "r+", locking=False) as whole:
         places = _places(whole)
         for done, path in enumerate(shards, 1):
-            _copy(path, whole, places, spec_hash)
+            _copy(path, whole, stored, places, spec_hash)
             follow(done, count)
 
 
-def _define(whole: netCDF4.Dataset, view: netCDF4.Dataset, shard: Path) -> None:
+def _define(whole: netCDF4.Dataset, view: netCDF4.Dataset, stored: Sequence[str], shard: Path) -> None:
     """Everything but the stored numbers."""
     for name, dim in view.dimensions.items():
         if name != "shard":
             whole.createDimension(name, len(dim))
     with h5py.File(shard, "r", locking=False) as first:
-        chunks = {name: first[name].chunks for name in view.variables if name in first}
+        chunks = {name: first[name].chunks for name in stored}
     profile = PROFILES[getattr(view, "profile", DEFAULT_PROFILE)]
-    stored = set(_stored(view))
     for name, variable in view.variables.items():
         about = {key: variable.getncattr(key) for key in variable.ncattrs() if key != "_FillValue"}
-        if name in stored and chunks[name]:
+        if chunks.get(name):
             layout: dict[str, Any] = {**profile.filters_for(math.prod(chunks[name])), "chunksizes": chunks[name]}
             fill = np.float32("nan") if variable.dtype.kind == "f" else False
             whole.createVariable(name, variable.dtype, variable.dimensions, fill_value=fill, **layout).setncatts(about)
@@ -64,15 +64,14 @@ def _define(whole: netCDF4.Dataset, view: netCDF4.Dataset, shard: Path) -> None:
             add_words(whole, name, variable.dimensions, np.atleast_1d(variable[...]).tolist(), about)
         elif name != SHARD_BYTES:
             numbers = np.ma.getdata(variable[...])
-            add_variable(whole, name, variable.dimensions, numbers, about, may_be_missing=name in stored)
+            add_variable(whole, name, variable.dimensions, numbers, about, may_be_missing=name in chunks)
     kept = {key: view.getncattr(key) for key in view.ncattrs() if key not in _ABOUT_SHARDS}
     set_globals(whole, {**kept, "summary": "The stored slice of the swept grid, in one file."})
 
 
-def _stored(view: netCDF4.Dataset) -> Iterator[str]:
-    """Names of what is stored for every point."""
-    dims = view["status"].dimensions
-    return (name for name, variable in view.variables.items() if variable.dimensions == dims and name not in dims)
+def _is_stored(variable: netCDF4.Variable[Any]) -> bool:
+    """Whether it has a number for every point: metrics and labels say what they rest on, coordinates need not."""
+    return "evidence" in variable.ncattrs()
 
 
 def _places(whole: h5py.File) -> list[tuple[str, dict[Any, int]]]:
@@ -82,17 +81,23 @@ def _places(whole: h5py.File) -> list[tuple[str, dict[Any, int]]]:
     return [(dim, {value: place for place, value in enumerate(whole[dim][...].tolist())}) for dim in dims]
 
 
-def _copy(path: Path, whole: h5py.File, places: list[tuple[str, dict[Any, int]]], spec_hash: str) -> None:
+def _copy(
+    path: Path,
+    whole: h5py.File,
+    stored: Sequence[str],
+    places: list[tuple[str, dict[Any, int]]],
+    spec_hash: str,
+) -> None:
     """Copy the chunks of a shard to their place."""
     try:
         with h5py.File(path, "r", locking=False) as shard:
             if shard.attrs["spec_hash"].decode() != spec_hash or not is_intact(path, shard):
                 raise ValueError("other bytes than were written")
-            names = [name for name in shard if shard[name].chunks]
             start = [places_of[shard[dim][...].tolist()[0]] for dim, places_of in places]
             chunks = [
                 (name, corner, shard[name].id.read_direct_chunk(corner))
-                for name in names
+                for name in stored
+                if shard[name].chunks
                 for corner in _corners(shard[name])
             ]
     except (OSError, KeyError, ValueError, RuntimeError, AttributeError) as fault:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,12 @@ def check_zarr() -> None:
     """Raise InputError where the package is not installed."""
     if importlib.util.find_spec("zarr") is None:
         raise InputError("--to zarr needs the package zarr: pip install 'kvwall[zarr]'; netcdf and parquet need none")
+
+
+def check_replaceable(path: Path) -> None:
+    """Raise InputError where something has this name that is no folder of Zarr: replacing removes what is in it."""
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or not (path / ".zgroup").is_file()):
+        raise InputError(f"{path} is no folder in the Zarr format, and --force replaces no other: give another --out")
 
 
 def write_zarr(path: Path, stored: xr.Dataset, block: Sequence[int], follow: Callable[[int, int], None]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -21,6 +23,7 @@ from kvwall.sweep.points import evaluate_designs
 from kvwall.sweep.run import front_table, problem_of
 from kvwall.sweep.study import Study
 
+HARDWARE = Path(__file__).parent.parent / "spaces" / "catalog" / "hardware"
 STATED = {"model": "paper/llama-3-70b", "hardware": ["h100-sxm", "b200-sxm"], "context": 4096}
 AXES = ("batch", "retention", "placement_host", "tensor_parallel")
 
@@ -285,6 +288,24 @@ def test_an_interrupted_search_goes_on_to_the_same_front(end, monkeypatch):
         search.run(keep=keep)
     found = search.run(keep=Kept(keep.arrays))
     assert keep.arrays["certificate"].sum() > 0
+    assert table_of(found.front) == table_of(whole.front)
+    assert found.certificate.points == ordered.space.size
+
+
+def test_an_interruption_when_nothing_waits_leaves_out_no_root(monkeypatch):
+    monkeypatch.setattr(branch, "BOXES_PER_CALL", 1)
+    monkeypatch.setattr("kvwall.sweep.dives.BOXES_PER_CALL", 1)
+    hardware = sorted(path.stem for path in HARDWARE.glob("*.toml"))
+    ordered = Ordered(make_space({**STATED, "hardware": hardware}))
+    assert ordered.roots == len(hardware) > 2 * ((os.cpu_count() or 1) + 1)
+    random = np.random.default_rng(0)
+    values, fates = random.random((len(hardware), 2)), np.full(len(hardware), ADMISSIBLE, np.int8)
+    search = BranchSearch(ordered, Tabled(ordered, values, fates, random, loose=0.0), 2)
+    whole, keep = search.run(), Kept(end=1)
+    with pytest.raises(Interrupted):
+        search.run(keep=keep)
+    assert len(keep.arrays["waiting.first"]) == 0
+    found = search.run(keep=Kept(keep.arrays))
     assert table_of(found.front) == table_of(whole.front)
     assert found.certificate.points == ordered.space.size
 

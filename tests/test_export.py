@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from pathlib import Path
 
 import h5py
@@ -15,8 +16,10 @@ import xarray as xr
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.cli import run
 from kvwall.sweep.export import export
+from kvwall.sweep.run import run_sweep
 from kvwall.sweep.store import open_front, open_results, open_summary, shards
-from tests.finished_sweeps import NOTHING, TWO_CHIPS, TWO_MODELS, swept
+from kvwall.sweep.study import Study
+from tests.finished_sweeps import NOTHING, ONE_DESIGN, TWO_CHIPS, TWO_MODELS, swept
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +184,8 @@ def test_one_netcdf_file_has_the_very_chunks_of_the_shards(
 ) -> None:
     monkeypatch.setattr(shards, "MOST_POINTS", 300)
     monkeypatch.setattr(shards, "MOST_CHUNK_POINTS", 50)
-    folder = swept(TWO_CHIPS, tmp_path / "many")
+    folder = tmp_path / "many"
+    run_sweep(Study.from_text(TWO_CHIPS), folder)  # in pieces of its own
     path = export(folder, to="netcdf")
     assert path == folder / "grid.nc"
     with open_results(folder) as stored, xr.open_dataset(path) as whole:
@@ -229,6 +233,42 @@ def test_zarr_holds_the_stored_points(folder: Path, tmp_path: Path) -> None:
     export(folder, to="zarr", out=path, force=True)
     assert not (path / "stale").exists()
     assert [entry.name for entry in tmp_path.iterdir()] == ["grid.zarr"]
+
+
+@pytest.mark.parametrize("one_dimension", [True, False])
+def test_long_axes_come_whole_into_one_file(
+    one_dimension: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Coordinates that are packed themselves are no numbers of points."""
+    axes = 'context = { linear = [4096, 65536, 1500] }\nmax_model_length = "context"'
+    text = ONE_DESIGN.replace("context = 128000", axes if one_dimension else axes + "\nbatch = [1, 2]")
+    monkeypatch.setattr(shards, "MOST_POINTS", 400)
+    results = swept(text, tmp_path / "results")
+    path = export(results, to="netcdf")
+    with open_results(results) as stored, xr.open_dataset(path) as found:
+        assert stored.attrs["shard_count"] > 3
+        xr.testing.assert_equal(found.drop_vars("quantization_info").load(), stored.load())
+
+
+def test_zarr_replaces_nothing_but_zarr(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("zarr")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    before = sorted(path for path in folder.rglob("*"))
+    for out in (tmp_path / "mine", tmp_path / "file", folder, folder.parent):
+        with pytest.raises(InputError, match="--force replaces no other"):
+            export(folder, to="zarr", out=out, force=True)
+    assert (tmp_path / "mine" / "precious.txt").read_text() == (tmp_path / "file").read_text() == "mine"
+    assert before == sorted(path for path in folder.rglob("*"))
+
+
+def test_what_a_killed_export_left_is_removed_by_the_next_sweep(folder: Path, tmp_path: Path) -> None:
+    results = shutil.copytree(folder, tmp_path / "results")
+    (results / ".grid.zarr.0.part" / "deep").mkdir(parents=True)
+    (results / ".grid.zarr.0.part" / "deep" / "0.0").write_text("half")
+    run_sweep(Study.load(str(results / "study.toml")), results)
+    assert not list(results.glob(".*.part"))
 
 
 def test_zarr_that_is_not_installed_is_named(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ def write_atomically(path: Path, payload: Payload, option: str = OUT) -> None:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-        _flush_folder(path.parent)
+        _flush(path.parent)
     except BaseException as fault:  # an interrupt too leaves no part behind
         with contextlib.suppress(OSError):  # a read-only disk refuses this as well
             part.unlink(missing_ok=True)
@@ -45,21 +45,27 @@ def write_atomically(path: Path, payload: Payload, option: str = OUT) -> None:
 
 @contextlib.contextmanager
 def replaced_folder(path: Path, option: str = OUT) -> Iterator[Path]:
-    """A new folder to fill that takes its name, in the place of what has it, only when it is whole."""
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    """A new folder to fill that takes its name only when it is whole and on the disk.
+
+    What has the name keeps it until then. Raises InputError where the disk refuses; the old folder is there then.
+    """
+    part, old = (path.with_name(f".{path.name}.{uuid.uuid4().hex}.part") for _ in range(2))
     try:
         yield part
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        for place in (part, *part.rglob("*")):
+            _flush(place)
+        if os.path.lexists(path):
+            path.replace(old)
         part.replace(path)
-        _flush_folder(path.parent)
+        _flush(path.parent)
     except BaseException as fault:
-        shutil.rmtree(part, ignore_errors=True)
+        _remove(part)
+        if os.path.lexists(old) and not os.path.lexists(path):
+            old.replace(path)
         if isinstance(fault, OSError):
             raise refused(path, fault, option) from fault
         raise
+    _remove(old)
 
 
 def check_target(path: Path, option: str, faults: Faults) -> None:
@@ -74,11 +80,19 @@ def check_target(path: Path, option: str, faults: Faults) -> None:
 
 
 def remove_parts(folder: Path) -> int:
-    """Remove what a killed writer left in a folder; the number of files removed."""
+    """Remove what a killed writer left in a folder; the number of files and folders removed."""
     parts = list(folder.glob(".*.part"))
     for part in parts:
-        part.unlink(missing_ok=True)
+        _remove(part)
     return len(parts)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, or a folder with all that is in it; nothing where there is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def refused(path: Path, fault: OSError | RuntimeError, option: str = OUT) -> InputError:
@@ -100,8 +114,9 @@ def free_bytes(path: Path) -> int:
     return shutil.disk_usage(path).free
 
 
-def _flush_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def _flush(path: Path) -> None:
+    """See that a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -61,9 +61,9 @@ class ResultsFolder:
             check_filters(PROFILES[study.profile], f"{path} is to be written with")
             refuse_too_big(path, plan)
         _make(path)
+        _refuse_foreign(path)
         lock = FolderLock(path)
         try:
-            _refuse_foreign(path)
             spec_file.settle_spec(path, study.spec())
             if STORES[study.store].points:
                 _make(path / SHARDS)
