@@ -92,10 +92,6 @@ class Ordered:
         last = np.where(self.named, first, np.array(self.space.shape) - 1).astype(np.int32)
         return Boxes(first, last)
 
-    def grid_index(self, points: Array) -> Array:
-        """Flat grid index (int64) of places of shape (points, dimensions)."""
-        return self._flat([order[points[:, dim]] for dim, order in enumerate(self.positions)])
-
     def lowest_index(self, boxes: Boxes) -> Array:
         """The lowest flat grid index (int64) in each box: the lowest grid position along every dimension."""
         where = [_lowest(order, boxes.first[:, dim], boxes.last[:, dim]) for dim, order in enumerate(self.positions)]

@@ -127,7 +127,7 @@ _KEEP_SIGN = frozenset(
     {
         "add", "add_any", "mul", "div", "max", "floor", "ceil", "round", "sqrt", "broadcast_in_dim", "reshape", "slice",
         "squeeze", "concatenate", "reduce_sum", "reduce_max", "reduce_min", "min", "rem", "cumsum", "pow", "select_n",
-        "convert_element_type", "transpose", "log1p", "expm1", "copy", "integer_pow", "reduce", "stack", "sign", "abs",
+        "convert_element_type", "transpose", "log1p", "expm1", "copy", "integer_pow", "stack", "sign", "abs",
         "optimization_barrier", "stop_gradient", "expand_dims",
     }
 )  # fmt: skip

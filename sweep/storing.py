@@ -44,7 +44,7 @@ def store_slice(
     """
     if not STORES[study.store].points:
         return Stored()
-    watch.stage("checking what is stored", len(folder.plan().shards), "files")
+    watch.stage("checking what is stored", len(folder.plan.shards), "files")
     missing = folder.missing_shards(lambda done, files: watch.update(done))
     seconds = compiling = 0.0
     if missing and executor is not None:
@@ -52,7 +52,7 @@ def store_slice(
     elif missing:
         seconds, compiling = _write(missing, study, problem, folder, watch)
     folder.write_view()
-    return Stored(folder.plan().size, seconds, compiling)
+    return Stored(folder.plan.size, seconds, compiling)
 
 
 def evaluator_of(study: Study, problem: Problem, plan: ShardPlan) -> BlockEvaluator:
@@ -68,10 +68,10 @@ def _write(
 ) -> tuple[float, float]:
     """(seconds of storing, of compiling)."""
     began = time.perf_counter()
-    block = evaluator_of(study, problem, folder.plan())
+    block = evaluator_of(study, problem, folder.plan)
     compiled = time.perf_counter()
     watch.stage("storing", sum(shard.size for shard in missing), "points")
-    _count(in_order(lambda shard: write_block(block, folder.plan(), shard, folder.write_shard), missing), watch)
+    _count(in_order(lambda shard: write_block(block, folder.plan, shard, folder.write_shard), missing), watch)
     return time.perf_counter() - compiled, compiled - began
 
 

@@ -96,7 +96,7 @@ def grid_index(study: Study, plan: ShardPlan, shard: Shard) -> np.ndarray:
 
 
 def write(folder: ResultsFolder, shard: Shard) -> None:
-    index = grid_index(folder.study, folder.plan(), shard)
+    index = grid_index(folder.study, folder.plan, shard)
     values = {name: index % 3 if name in LABELS else index.astype(np.float32) for name in folder.study.keep}
     folder.write_shard(shard, values, np.ones(shard.shape, np.int8))
 
@@ -118,7 +118,7 @@ def other_study(folder: ResultsFolder, path: Path) -> None:
     """Put a block of another study, of the same shape, in place of one of this folder's."""
     study = Study.from_text(TEXT.replace("max = 0.1", "max = 0.2"))
     with ResultsFolder.create_or_resume(folder.path.with_name("another"), study) as another:
-        write(another, another.plan().shards[int(path.stem)])
+        write(another, another.plan.shards[int(path.stem)])
         shutil.copy(another.path / "shards" / path.name, path)
 
 
@@ -161,7 +161,7 @@ def test_a_huge_slice_gets_bigger_shards_not_more(monkeypatch: pytest.MonkeyPatc
 
 def test_every_point_is_found_by_name(folder: ResultsFolder, study: Study) -> None:
     fill(folder)
-    assert len(folder.plan().shards) > 10
+    assert len(folder.plan.shards) > 10
     grid = open_results(folder.path)
     space = study.space
     for index in range(0, space.size, 7):
@@ -198,7 +198,7 @@ def test_a_study_of_one_design(tmp_path: Path, written: bool) -> None:
     with ResultsFolder.create_or_resume(tmp_path / "one", study) as folder:
         if written:
             metrics = {name: np.array(2.0) for name in study.keep}
-            folder.write_shard(folder.plan().shards[0], metrics, np.array(1, np.int8))
+            folder.write_shard(folder.plan.shards[0], metrics, np.array(1, np.int8))
             assert folder.missing_shards() == []
         folder.write_view()
         folder.write_front(FrontTable(np.array([0]), np.array([1]), {"max_batch": np.array([3.0])}, {}))
@@ -213,7 +213,7 @@ def test_a_study_of_one_design(tmp_path: Path, written: bool) -> None:
 
 
 def test_blocks_broadcast_and_metrics_without_a_source_stay_nan(folder: ResultsFolder) -> None:
-    shard = folder.plan().shards[0]
+    shard = folder.plan.shards[0]
     ones = tuple(1 for _ in shard.shape)
     values = {
         "tokens_per_second_per_device": np.full(ones, np.nan),
@@ -222,14 +222,14 @@ def test_blocks_broadcast_and_metrics_without_a_source_stay_nan(folder: ResultsF
     }
     folder.write_shard(shard, values, np.full(ones, 4, np.int8))
     with netCDF4.Dataset(folder.path / "shards" / shard.name) as file:
-        assert file["tokens_per_second_per_device"].shape == folder.plan().file_shape(shard.shape)
+        assert file["tokens_per_second_per_device"].shape == folder.plan.file_shape(shard.shape)
         assert np.ma.getmaskarray(file["tokens_per_second_per_device"][:]).all()
         assert np.isposinf(file["arithmetic_intensity"][:]).all()
         assert (file["status"][:] == 4).all()
 
 
 def test_a_wrong_block_is_refused(folder: ResultsFolder) -> None:
-    shard = folder.plan().shards[0]
+    shard = folder.plan.shards[0]
     status = np.ones(shard.shape, np.int8)
     metric = np.ones(shard.shape, np.float32)
     values = {"tokens_per_second_per_device": metric, "arithmetic_intensity": metric, "phase": metric}
@@ -316,7 +316,7 @@ def test_a_nan_with_every_mantissa_bit_stays_nan() -> None:
 
 
 def test_resuming_finds_only_what_is_missing(folder: ResultsFolder) -> None:
-    every = list(folder.plan().shards)
+    every = list(folder.plan.shards)
     assert folder.missing_shards() == every
     for shard in every[:3]:
         write(folder, shard)
@@ -326,7 +326,7 @@ def test_resuming_finds_only_what_is_missing(folder: ResultsFolder) -> None:
 
 def test_damaged_and_foreign_shards_are_reported_and_redone(folder: ResultsFolder) -> None:
     fill(folder)
-    plan, home = folder.plan(), folder.path / "shards"
+    plan, home = folder.plan, folder.path / "shards"
     cut, other, moved, empty, flipped, clean = (home / plan.shards[index].name for index in range(6))
     cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
     other_study(folder, other)
@@ -355,7 +355,7 @@ def test_damaged_and_foreign_shards_are_reported_and_redone(folder: ResultsFolde
 
 def test_any_flipped_bit_of_a_shard_is_noticed(folder: ResultsFolder) -> None:
     fill(folder)
-    shard = folder.plan().shards[2]
+    shard = folder.plan.shards[2]
     path = folder.path / "shards" / shard.name
     whole = path.read_bytes()
     for place in np.random.default_rng(5).integers(0, len(whole), 150):
@@ -367,7 +367,7 @@ def test_any_flipped_bit_of_a_shard_is_noticed(folder: ResultsFolder) -> None:
 
 def test_a_missing_block_is_reported_and_never_read_as_numbers(folder: ResultsFolder, study: Study) -> None:
     fill(folder)
-    gone = [folder.plan().shards[index] for index in (2, 5)]
+    gone = [folder.plan.shards[index] for index in (2, 5)]
     for shard in gone:
         (folder.path / "shards" / shard.name).unlink()
     with pytest.warns(UserWarning, match=r"2 of \d+ blocks .*000002\.nc, 000005\.nc"):
@@ -384,7 +384,7 @@ def test_a_missing_block_is_reported_and_never_read_as_numbers(folder: ResultsFo
 @pytest.mark.parametrize("damage", ["cut", "other study"])
 def test_a_damaged_block_is_refused_on_opening(folder: ResultsFolder, damage: str) -> None:
     fill(folder)
-    path = folder.path / "shards" / folder.plan().shards[3].name
+    path = folder.path / "shards" / folder.plan.shards[3].name
     whole = path.read_bytes()
     if damage == "cut":
         path.write_bytes(whole[: len(whole) // 2])
@@ -398,7 +398,7 @@ def test_a_damaged_block_is_refused_on_opening(folder: ResultsFolder, damage: st
 
 
 def test_blocks_that_came_after_the_view_are_read(folder: ResultsFolder) -> None:
-    write(folder, folder.plan().shards[0])
+    write(folder, folder.plan.shards[0])
     folder.write_view()
     for shard in folder.missing_shards():
         write(folder, shard)
@@ -409,7 +409,7 @@ def test_another_studys_block_is_not_read_in_place_of_a_missing_one(
     folder: ResultsFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(folder)
-    name = folder.plan().shards[0].name
+    name = folder.plan.shards[0].name
     (tmp_path / "other" / "shards").mkdir(parents=True)
     (folder.path / "shards" / name).rename(tmp_path / "other" / "shards" / name)
     monkeypatch.chdir(tmp_path / "other")
@@ -443,7 +443,7 @@ shards.MOST_POINTS = 30
 folder = ResultsFolder.create_or_resume(Path(sys.argv[1]), Study.from_text(TEXT))
 print("ready", flush=True)
 while True:
-    for shard in folder.plan().shards[:6]:
+    for shard in folder.plan.shards[:6]:
         write(folder, shard)
 """
 
@@ -473,7 +473,7 @@ def test_one_writer_at_a_time_and_a_killed_one_leaves_whole_shards(
     with ResultsFolder.create_or_resume(out, study) as folder:
         missing = folder.missing_shards()
         assert not any("computed again" in notice for notice in folder.notices)
-        assert len(folder.plan().shards) - 6 <= len(missing) <= len(folder.plan().shards) - 4
+        assert len(folder.plan.shards) - 6 <= len(missing) <= len(folder.plan.shards) - 4
         fill(folder)
     values = open_results(out)["arithmetic_intensity"].values
     np.testing.assert_array_equal(values.ravel(), np.arange(study.space.size))
@@ -486,7 +486,7 @@ def test_the_folder_is_free_after_closing(tmp_path: Path, study: Study) -> None:
 
 
 def test_a_full_disk_keeps_what_is_finished(folder: ResultsFolder) -> None:
-    first, second = folder.plan().shards[:2]
+    first, second = folder.plan.shards[:2]
     write(folder, first)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
@@ -502,7 +502,7 @@ def test_a_full_disk_keeps_what_is_finished(folder: ResultsFolder) -> None:
 def test_a_disk_that_fills_on_the_last_flush_leaves_the_old_file(
     folder: ResultsFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shard = folder.plan().shards[0]
+    shard = folder.plan.shards[0]
     write(folder, shard)
     before = (folder.path / "shards" / shard.name).read_bytes()
 
@@ -590,7 +590,7 @@ def test_the_estimate_bounds_what_incompressible_results_take(tmp_path: Path) ->
     study = Study.from_text(text)
     random = np.random.default_rng(2)
     with ResultsFolder.create_or_resume(tmp_path / "out", study) as folder:
-        estimate = folder.required_bytes()
+        estimate = folder.plan.required_bytes(tuple(folder.missing_shards()))
         for shard in folder.missing_shards():
             bits = random.integers(0, 2**31 - 2**24, shard.shape, dtype=np.uint32)
             values = dict.fromkeys(study.keep, bits.view(np.float32))
@@ -599,7 +599,7 @@ def test_the_estimate_bounds_what_incompressible_results_take(tmp_path: Path) ->
             )
         folder.write_view()
         taken = sum(path.stat().st_size for path in folder.path.rglob("*.nc"))
-        assert folder.required_bytes() < estimate / 2
+        assert folder.plan.required_bytes(tuple(folder.missing_shards())) < estimate / 2
     assert estimate / 3 < taken <= estimate
 
 
@@ -682,7 +682,7 @@ def test_with_dask_the_chunks_are_the_shards(folder: ResultsFolder) -> None:
     pytest.importorskip("dask")
     fill(folder)
     grid = open_results(folder.path)
-    assert [sizes[0] for sizes in grid["status"].chunks] == list(folder.plan().block)
+    assert [sizes[0] for sizes in grid["status"].chunks] == list(folder.plan.block)
 
 
 # --- the log

@@ -107,7 +107,7 @@ def test_a_filter_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: py
     study = replace(Study.from_text(TWO_CHIPS), profile="fast")
     with ResultsFolder.create_or_resume(tmp_path / "out", study) as folder:
         folder.write_shard(
-            folder.plan().shards[0], dict.fromkeys(study.keep, np.zeros((), np.int8)), np.ones((), np.int8)
+            folder.plan.shards[0], dict.fromkeys(study.keep, np.zeros((), np.int8)), np.ones((), np.int8)
         )
         folder.write_view()
     monkeypatch.setattr(packing, "_blosc_is_there", lambda: False)

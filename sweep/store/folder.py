@@ -45,7 +45,7 @@ class ResultsFolder:
         self.study = study
         self.notices: list[str] = []
         """Sentences for the user: damaged shards that are computed again, leftovers removed."""
-        self._plan = plan
+        self.plan = plan
         self._files = ShardFiles(study, plan)
         self._lock = lock
 
@@ -84,10 +84,6 @@ class ResultsFolder:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def plan(self) -> ShardPlan:
-        """The stored slice and its shards."""
-        return self._plan
-
     def missing_shards(self, follow: Callable[[int, int], None] = lambda done, files: None) -> list[Shard]:
         """Shards still to be written, in grid order.
 
@@ -98,8 +94,8 @@ class ResultsFolder:
         removed = remove_parts(self.path) + remove_parts(self.path / SHARDS)
         if removed:
             self._notice("leftovers_removed", f"{removed} unfinished files of an interrupted run were removed")
-        there = [shard for shard in self._plan.shards if os.path.lexists(self._path(shard))]
-        missing = set(self._plan.shards) - set(there)
+        there = [shard for shard in self.plan.shards if os.path.lexists(self._path(shard))]
+        missing = set(self.plan.shards) - set(there)
         for done, (shard, fault) in enumerate(zip(there, self._faults(there), strict=True), 1):
             if fault is not None:
                 self._notice("shard_rejected", f"{self._path(shard)} is computed again: {fault}")
@@ -109,7 +105,7 @@ class ResultsFolder:
 
     def _faults(self, shards: Sequence[Shard]) -> Iterator[str | None]:
         """What is wrong with each of these files, if anything; read by one thread per core."""
-        yield from in_order(lambda shard: shard_fault(self._path(shard), self.study, self._plan, shard), shards)
+        yield from in_order(lambda shard: shard_fault(self._path(shard), self.study, self.plan, shard), shards)
 
     def _path(self, shard: Shard) -> Path:
         return self.path / SHARDS / shard.name
@@ -140,7 +136,7 @@ class ResultsFolder:
 
     def write_view(self) -> None:
         """Write `view.nc`: the whole slice as one file that points at the shards there are."""
-        write_atomically(self.path / "view.nc", view_image(self.study, self._plan, self.path / SHARDS))
+        write_atomically(self.path / "view.nc", view_image(self.study, self.plan, self.path / SHARDS))
 
     def write_front(self, table: FrontTable, about_search: Mapping[str, str] | None = None) -> None:
         """Write `front.nc`, with attributes of how it was found."""
@@ -161,22 +157,15 @@ class ResultsFolder:
         except OSError as fault:
             raise refused(path, fault) from fault
 
-    def required_bytes(self) -> int:
-        """Upper bound of the bytes still to be written: the shards whose final name is not there yet."""
-        return _bytes_to_come(self.path, self._plan)
-
     def _notice(self, event: str, sentence: str) -> None:
         self.notices.append(sentence)
         self.log(event, message=sentence)
 
 
-def _bytes_to_come(path: Path, plan: ShardPlan) -> int:
-    return plan.required_bytes(tuple(shard for shard in plan.shards if not (path / SHARDS / shard.name).exists()))
-
-
 def refuse_too_big(path: Path, plan: ShardPlan) -> None:
     """Raise InputError where the disk of this folder cannot hold the shards that are still to come."""
-    needed, free = _bytes_to_come(path, plan), free_bytes(path)
+    absent = tuple(shard for shard in plan.shards if not (path / SHARDS / shard.name).exists())
+    needed, free = plan.required_bytes(absent), free_bytes(path)
     if needed > free:
         raise InputError(
             f"{path} would take up to {needed / 1e9:.3g} GB for {plan.size:,} stored points, and {free / 1e9:.3g} GB "

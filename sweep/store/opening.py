@@ -108,9 +108,9 @@ def _why_absent(folder: Path, name: str) -> str:
     return f"{folder} holds no {name}: {_WRITTEN_BY}"
 
 
-def _opened(path: Path, **options: Any) -> xr.Dataset:
+def _opened(path: Path) -> xr.Dataset:
     try:
-        return xr.open_dataset(path, engine="netcdf4", decode_timedelta=False, **options)
+        return xr.open_dataset(path, engine="netcdf4", decode_timedelta=False)
     except (OSError, ValueError, RuntimeError) as fault:
         raise InputError(f"{path} cannot be read ({fault}): delete it, and {_WRITTEN_BY}") from fault
 
