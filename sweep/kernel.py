@@ -145,7 +145,7 @@ class RowStatistics:
     best: np.ndarray[Any, Any]
     """Per objective, sign * value, smaller is better; means nothing where no point of the row is admissible."""
     above: np.ndarray[Any, Any]
-    """Feasible points whose histogram metric is at least each edge."""
+    """Feasible points whose histogram metric is at least each edge; all for the lowest."""
 
 
 BINS = 16
@@ -155,7 +155,7 @@ BINS = 16
 class RowReducer:
     """Reduces rows of a layout; keeps the extremes of `metrics`, and how `histogram` is distributed if it is given.
 
-    `edges` are the lower edges of its bins; set them before calling.
+    `edges` are the lower edges of its bins; set them before calling. The lowest bin holds what is below it too.
     """
 
     def __init__(
@@ -225,4 +225,4 @@ class RowReducer:
         if self.histogram is None:
             return []
         value, counts = found.metrics[self.histogram], jnp.logical_and(feasible, found.sourced[self.histogram])
-        return [jnp.logical_and(counts, value >= edges[place]) for place in range(BINS)]
+        return [counts, *(jnp.logical_and(counts, value >= edges[place]) for place in range(1, BINS))]

@@ -78,14 +78,17 @@ class Reduction:
         self._found = [each[:, None] for each in found]
 
     def _words(self) -> list[Value]:
-        """Flags as integers whose sums hold several counts each: an accumulator less, and an addition."""
+        """Flags as integers whose sums hold several counts each: an accumulator less, and an addition.
+
+        They count down, for a vector of flags is a vector of -1 and 0 in one instruction.
+        """
         words: list[Value] = []
         for place, flag in enumerate(self._flags):
             if place % self._per_word == 0:
-                words.append(jnp.asarray(flag, jnp.int32))
+                words.append(jnp.where(flag, np.int32(-1), np.int32(0)))
             else:
                 unit = np.int32(1 << self._bits * (place % self._per_word))
-                words[-1] = jnp.where(flag, words[-1] + unit, words[-1])
+                words[-1] = jnp.where(flag, words[-1] - unit, words[-1])
         return words
 
     def stacked(self, results: Sequence[Later]) -> jax.Array:
@@ -136,40 +139,67 @@ class Reduction:
     def _unpacked(self, place: int) -> Value:
         """A count out of the sum of its word."""
         word, shift = self._found[place // self._per_word], self._bits * (place % self._per_word)
-        return lax.shift_right_logical(word, np.int32(shift)) & np.int32((1 << self._bits) - 1)
+        return lax.shift_right_logical(-word, np.int32(shift)) & np.int32((1 << self._bits) - 1)
 
     def _extreme_of(self, kind: Kind, value: Value, where: Alternative) -> Later:
-        """Over every point of a mask. The greatest is sought in what the least is sought in.
+        """Over every point of a mask, of the bits of the numbers."""
+        positive = self._provenance.range_of(value)[0] >= 0
+        if (kind, id(value), where) not in self._places:
+            self._places[kind, id(value), where] = len(self._kinds), value  # kept, so that its id is not reused
+            masked = self._magnitudes if positive else self._ordered
+            self._kinds.append(f"{kind} of magnitudes" if positive else kind)
+            self._operands.append(masked(kind, value, self._conditions.all_of(where)))
+        place = self._places[kind, id(value), where][0]
+        in_order: Callable[[Value], Value] = _magnitude if positive else _in_order
+
+        def found() -> Value:
+            bits = lax.bitcast_convert_type(self._found[place - len(self._operands)], jnp.int32)
+            return lax.bitcast_convert_type(in_order(bits), jnp.float32)
+
+        return found
+
+    def _magnitudes(self, kind: Kind, value: Value, mask: Value) -> Value:
+        """Of numbers none of which is negative.
+
+        What does not count gets the sign bit: it is then beyond all others both as an integer without sign, of which
+        the least is sought, and as one with it, of which the greatest is. One choice serves both.
+        """
+        bits = _bits(value) if self._provenance.range_of(value)[0] > 0 else _magnitude(_bits(value))
+        masked = jnp.where(mask, bits, _SIGN)
+        return lax.bitcast_convert_type(masked, jnp.uint32) if kind == "min" else masked
+
+    def _ordered(self, kind: Kind, value: Value, mask: Value) -> Value:
+        """Of any numbers. The greatest is sought in what the least is sought in.
 
         Were the value itself in both operands, a compiler would rather write a quotient to memory than divide twice.
         """
-        in_order: Callable[[Value], Value] = _in_order if self._provenance.range_of(value)[0] < 0 else _as_they_are
-
-        def operand() -> Value:
-            bits = lax.bitcast_convert_type(jnp.reshape(value, np.shape(value)[-2:]), jnp.int32)
-            mask, ordered = self._conditions.all_of(where), in_order(bits)
-            least = jnp.where(mask, ordered, _START["min"])
-            return least if kind == "min" else jnp.where(mask, least, _START["max"])
-
-        if (kind, id(value), where) not in self._places:
-            self._places[kind, id(value), where] = len(self._kinds), value  # kept, so that its id is not reused
-            self._kinds.append(kind)
-            self._operands.append(operand())
-        place = self._places[kind, id(value), where][0]
-        return lambda: lax.bitcast_convert_type(in_order(self._found[place - len(self._operands)]), jnp.float32)
+        least = jnp.where(mask, _in_order(_bits(value)), _START["min"])
+        return least if kind == "min" else jnp.where(mask, least, _START["max"])
 
 
 _WORD = 32
 """Bits of a sum of counts."""
-_COMBINE = {"sum": jnp.add, "min": jnp.minimum, "max": jnp.maximum}
-_START = {"sum": np.int32(0), "min": np.int32(2**31 - 1), "max": np.int32(-(2**31))}
+_COMBINE = {
+    "sum": jnp.add, "min": jnp.minimum, "max": jnp.maximum, "min of magnitudes": jnp.minimum,
+    "max of magnitudes": jnp.maximum,
+}  # fmt: skip
+_SIGN, _ALL_BUT_SIGN = np.int32(-(2**31)), np.int32(2**31 - 1)
+_START = {
+    "sum": np.int32(0), "min": _ALL_BUT_SIGN, "max": _SIGN, "min of magnitudes": np.uint32(2**32 - 1),
+    "max of magnitudes": _SIGN,
+}  # fmt: skip
+
+
+def _bits(value: Value) -> Value:
+    """Of float32 numbers, as (rows, columns)."""
+    return lax.bitcast_convert_type(jnp.reshape(value, np.shape(value)[-2:]), jnp.int32)
 
 
 def _in_order(bits: Value) -> Value:
     """The bits of float32 numbers, ordered as the numbers are: of negative ones all but the sign inverted. And back."""
-    return bits ^ ((bits >> 31) & np.int32(2**31 - 1))
+    return bits ^ ((bits >> 31) & _ALL_BUT_SIGN)
 
 
-def _as_they_are(bits: Value) -> Value:
-    """The bits of numbers of which none is negative are in order."""
-    return bits
+def _magnitude(bits: Value) -> Value:
+    """Without the sign, which a zero may have."""
+    return bits & _ALL_BUT_SIGN

@@ -216,8 +216,7 @@ class Stream:
         if not (low < high and np.isfinite(low) and np.isfinite(high)):
             return np.full(BINS, np.inf, np.float32)
         spaced = np.geomspace if low > 0 else np.linspace
-        edges = spaced(low, high, BINS, endpoint=False).astype(np.float32)
-        edges[0] = -np.inf  # the lowest value may be rounded to below itself by the second pass
+        edges: np.ndarray[Any, Any] = spaced(low, high, BINS, endpoint=False).astype(np.float32)
         return edges
 
     def _search(self, front: Front, points: PointEvaluator, first_row: int, found: RowStatistics) -> int:

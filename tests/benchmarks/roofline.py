@@ -89,7 +89,7 @@ def of_pass(reducer, dumped: Path, cycles_per_second: float) -> dict[str, object
     reducer.compile()
     made = max(set(dumped.glob("*reduce_fusion*.o")) - before, key=lambda path: path.stat().st_size)
     loop, kinds = inner_loop(made), reductions(reducer)
-    vectors = max(1, loop["vpminsd"] // max(1, kinds["min"]))  # the loop may be unrolled
+    vectors = max(1, (loop["vpminsd"] + loop["vpminud"]) // max(1, kinds["min"]))  # the loop may be unrolled
     spent = []
     for call in range(CALLS):
         began = time.process_time()
