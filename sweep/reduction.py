@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from kvwall.sweep.conditions import Alternative, Conditions, all_of
-from kvwall.sweep.provenance import Provenance, Value
+from kvwall.sweep.conditions import Alternative, Conditions, Literal, all_of
+from kvwall.sweep.implied import Implied, comparison, same
+from kvwall.sweep.provenance import Provenance, Value, identity
 from kvwall.sweep.pushdown import Kind, Later, Pushdown, along_rows
 
 NONE = {"min": np.float32(np.inf), "max": np.float32(-np.inf)}
@@ -46,6 +47,7 @@ class Reduction:
         self._operands: list[Value] = []
         self._places: dict[Hashable, tuple[int, Value]] = {}
         self._found: list[Value] = []
+        self._known: dict[Alternative, Implied] = {}
 
     def count(self, flag: Value) -> Later:
         """Count points where `flag` holds."""
@@ -56,7 +58,9 @@ class Reduction:
         """Least or greatest value over points in `mask`; NONE where there are none."""
         rows, where = self._mask(mask)
         counted = self._count_of(where)
-        found = Pushdown(self._provenance, lambda which, one: self._extreme_of(which, one, where)).extreme(kind, value)
+        implied = self._implied(where)
+        pushdown = Pushdown(implied, lambda which, one: self._extreme_of(which, one, where, implied))
+        found = pushdown.extreme(kind, value)
         return lambda: jnp.where(jnp.logical_and(rows, counted() > 0), found(), NONE[kind])
 
     @property
@@ -92,10 +96,10 @@ class Reduction:
         return words
 
     def stacked(self, results: Sequence[Later]) -> jax.Array:
-        """Results as columns of one array (rows, len(results))."""
+        """Results one after the other, as they are in memory: an array of shape (len(results), rows)."""
         if not results:
-            return jnp.zeros((self._shape[0], 0), jnp.float32)
-        return jnp.concatenate([jnp.broadcast_to(result(), (self._shape[0], 1)) for result in results], axis=1)
+            return jnp.zeros((0, self._shape[0]), jnp.float32)
+        return jnp.stack([jnp.broadcast_to(result(), (self._shape[0], 1))[:, 0] for result in results])
 
     def _mask(self, mask: Value) -> tuple[Value, Alternative]:
         """A mask as a flag of rows, and the rest; as a whole where alternatives differ in more than rows."""
@@ -141,15 +145,25 @@ class Reduction:
         word, shift = self._found[place // self._per_word], self._bits * (place % self._per_word)
         return lax.shift_right_logical(-word, np.int32(shift)) & np.int32((1 << self._bits) - 1)
 
-    def _extreme_of(self, kind: Kind, value: Value, where: Alternative) -> Later:
+    def _implied(self, where: Alternative) -> Implied:
+        """What is known of values at the points of a mask."""
+        if where not in self._known:
+            self._known[where] = Implied(self._provenance, map(self._conditions.flag_of, sorted(where)))
+        return self._known[where]
+
+    def _extreme_of(self, kind: Kind, value: Value, where: Alternative, implied: Implied) -> Later:
         """Over every point of a mask, of the bits of the numbers."""
-        positive = self._provenance.range_of(value)[0] >= 0
-        if (kind, id(value), where) not in self._places:
-            self._places[kind, id(value), where] = len(self._kinds), value  # kept, so that its id is not reused
-            masked = self._magnitudes if positive else self._ordered
+        low, _ = implied.range_of(value)
+        wider = frozenset(one for one in where if not self._bounds(kind, value, one))
+        if low < 0 or self._implied(wider).range_of(value)[0] >= 0:  # beyond what bounds it there may be a sign
+            where, low = wider, self._implied(wider).range_of(value)[0]
+        positive = low >= 0
+        if (kind, identity(value), where) not in self._places:
+            self._places[kind, identity(value), where] = len(self._kinds), value  # kept, so that its id is not reused
+            mask, bits = self._conditions.all_of(where), _bits(value)
             self._kinds.append(f"{kind} of magnitudes" if positive else kind)
-            self._operands.append(masked(kind, value, self._conditions.all_of(where)))
-        place = self._places[kind, id(value), where][0]
+            self._operands.append(_magnitudes(kind, bits, mask, low > 0) if positive else _ordered(kind, bits, mask))
+        place = self._places[kind, identity(value), where][0]
         in_order: Callable[[Value], Value] = _magnitude if positive else _in_order
 
         def found() -> Value:
@@ -158,23 +172,11 @@ class Reduction:
 
         return found
 
-    def _magnitudes(self, kind: Kind, value: Value, mask: Value) -> Value:
-        """Of numbers none of which is negative.
-
-        What does not count gets the sign bit: it is then beyond all others both as an integer without sign, of which
-        the least is sought, and as one with it, of which the greatest is. One choice serves both.
-        """
-        bits = _bits(value) if self._provenance.range_of(value)[0] > 0 else _magnitude(_bits(value))
-        masked = jnp.where(mask, bits, _SIGN)
-        return lax.bitcast_convert_type(masked, jnp.uint32) if kind == "min" else masked
-
-    def _ordered(self, kind: Kind, value: Value, mask: Value) -> Value:
-        """Of any numbers. The greatest is sought in what the least is sought in.
-
-        Were the value itself in both operands, a compiler would rather write a quotient to memory than divide twice.
-        """
-        least = jnp.where(mask, _in_order(_bits(value)), _START["min"])
-        return least if kind == "min" else jnp.where(mask, least, _START["max"])
+    def _bounds(self, kind: Kind, value: Value, literal: Literal) -> bool:
+        """Whether a literal only keeps a value on that side of a row's number where its extreme is: it changes none."""
+        one, other = comparison(self._provenance, *self._conditions.flag_of(literal)) or (None, None)
+        bounded, bound = (other, one) if kind == "min" else (one, other)
+        return bounded is not None and along_rows(bound) and same(self._provenance, bounded, value)
 
 
 _WORD = 32
@@ -203,3 +205,22 @@ def _in_order(bits: Value) -> Value:
 def _magnitude(bits: Value) -> Value:
     """Without the sign, which a zero may have."""
     return bits & _ALL_BUT_SIGN
+
+
+def _magnitudes(kind: Kind, bits: Value, mask: Value, unsigned: bool) -> Value:
+    """Of numbers none of which is negative; `unsigned`: nor a zero, which may have a sign.
+
+    What does not count gets the sign bit: it is then beyond all others both as an integer without sign, of which the
+    least is sought, and as one with it, of which the greatest is. One choice serves both.
+    """
+    masked = jnp.where(mask, bits if unsigned else _magnitude(bits), _SIGN)
+    return lax.bitcast_convert_type(masked, jnp.uint32) if kind == "min" else masked
+
+
+def _ordered(kind: Kind, bits: Value, mask: Value) -> Value:
+    """Of any numbers. The greatest is sought in what the least is sought in.
+
+    Were the value itself in both operands, a compiler would rather write a quotient to memory than divide twice.
+    """
+    least = jnp.where(mask, _in_order(bits), _START["min"])
+    return least if kind == "min" else jnp.where(mask, least, _START["max"])
