@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, TypeVar
 
 import jax
@@ -21,8 +21,9 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive
 
 from kvwall.sweep.folding import folded
 from kvwall.sweep.operations import ALONG_LAYERS, CALLS, CHOICES, ELEMENTWISE
-from kvwall.sweep.provenance import Origin, Provenance, Value, is_constant
+from kvwall.sweep.provenance import Origin, Provenance, Value, identity, is_constant
 from kvwall.sweep.ranges import is_finite, range_after
+from kvwall.sweep.separable import Separable
 
 _T = TypeVar("_T")
 _LEAST_RANK = 2
@@ -63,6 +64,7 @@ class _Interpreter:
         self._materialised: dict[int, tuple[Value, Value]] = {}
         self._reciprocals: dict[int, tuple[Value, Value]] = {}
         self._computed: dict[Any, tuple[Sequence[Value], Value]] = {}
+        self._separable = Separable(provenance, partial(self._applied, anew=False))
 
     def run(self, program: ClosedJaxpr, arguments: Sequence[Value]) -> list[Value]:
         return self._evaluate(program.jaxpr, [_known(const) for const in program.consts], arguments)
@@ -104,11 +106,16 @@ class _Interpreter:
             state = self._evaluate(body.jaxpr, [_known(const) for const in body.consts], [*values[:fixed], *state])
         return state
 
-    def _applied(self, primitive: Primitive, params: Mapping[str, Any], values: Sequence[Value]) -> Value:
-        """The result of an elementwise operation, at the highest rank of its operands."""
+    def _applied(
+        self, primitive: Primitive, params: Mapping[str, Any], values: Sequence[Value], anew: bool = True
+    ) -> Value:
+        """The result of an elementwise operation, at the highest rank of its operands.
+
+        `anew`: whether products and sums may be written in another order.
+        """
         simpler = folded(primitive, params, values, self._provenance, self._applied)
         if simpler is None:
-            return self._shared(primitive, params, values, lambda: self._elementwise(primitive, params, values))
+            return self._shared(primitive, params, values, lambda: self._elementwise(primitive, params, values, anew))
         rank = max(np.ndim(value) for value in values)
         return self._reshaped(simpler, (1,) * (rank - np.ndim(simpler)) + np.shape(simpler))
 
@@ -116,25 +123,32 @@ class _Interpreter:
         self, primitive: Primitive, params: Mapping[str, Any], values: Sequence[Value], make: Callable[[], Value]
     ) -> Value:
         """The result of an operation, computed once however often the program asks for it."""
-        key = (primitive.name, str(params), *map(_identity, values))
+        key = (primitive.name, str(params), *map(identity, values))
         if key not in self._computed:
             # the operands are kept too, so that their ids are not reused
             self._computed[key] = (values, make())
         return self._computed[key][1]
 
-    def _elementwise(self, primitive: Primitive, params: Mapping[str, Any], values: Sequence[Value]) -> Value:
+    def _elementwise(
+        self, primitive: Primitive, params: Mapping[str, Any], values: Sequence[Value], anew: bool = True
+    ) -> Value:
         shape = np.broadcast_shapes(*(np.shape(value) for value in values))
-        if primitive.name == "div" and not is_constant(values[1]) and np.shape(values[1]) != shape:
+        if primitive.name == "div" and np.size(values[1]) < math.prod(shape) and not _is_number(values[1]):
             # one division per small value instead of one per point
             inverse = self._once(self._reciprocals, values[1], self._inverse)
-            return self._elementwise_of(lax.mul_p, {}, [values[0], inverse], shape)
-        return self._elementwise_of(primitive, params, values, shape)
+            return self._elementwise_of(lax.mul_p, {}, [values[0], inverse], shape, anew)
+        return self._elementwise_of(primitive, params, values, shape, anew)
 
     def _inverse(self, value: Value) -> Value:
         return self._elementwise_of(lax.div_p, {}, [np.ones((), value.dtype), value], np.shape(value))
 
     def _elementwise_of(
-        self, primitive: Primitive, params: Mapping[str, Any], values: Sequence[Value], shape: tuple[int, ...]
+        self,
+        primitive: Primitive,
+        params: Mapping[str, Any],
+        values: Sequence[Value],
+        shape: tuple[int, ...],
+        anew: bool = True,
     ) -> Value:
         if all(is_constant(value) for value in values):
             with jax.ensure_compile_time_eval():
@@ -142,9 +156,13 @@ class _Interpreter:
         if len(shape) > _LEAST_RANK and shape[0] == 1:
             # of one rank whatever the laws' own dimensions, or a compiler computes a term once for every rank
             flat = [self._reshaped(one, np.shape(one)[np.ndim(one) == len(shape) :]) for one in values]
-            return self._reshaped(self._elementwise_of(primitive, params, flat, shape[1:]), shape)
+            return self._reshaped(self._elementwise_of(primitive, params, flat, shape[1:], anew), shape)
         if len(shape) == _LEAST_RANK + 1 and shape[0] <= _MOST_LAYERS and min(shape) > 1:
             return self._layered(primitive, params, values, shape)
+        if anew and len(shape) == _LEAST_RANK and min(shape) > 1:
+            separated = self._separable.result(primitive.name, values)
+            if separated is not None and np.shape(separated) == shape:
+                return separated
         grown = [self._grown(value, shape) for value in values]
         finite = all(is_finite(self._provenance.range_of(value)) for value in values)
         if primitive.name in CHOICES and finite:  # no NaN to propagate, which takes three instructions instead of one
@@ -291,8 +309,9 @@ class _Interpreter:
         return self._shared(equation.primitive, equation.params, [value], make)
 
 
-def _identity(value: Value) -> Any:
-    return (value.dtype.str, value.shape, value.tobytes()) if is_constant(value) else id(value)
+def _is_number(value: Value) -> bool:
+    """Whether it is one number, known while tracing: a compiler divides by those as fast as it multiplies."""
+    return is_constant(value) and np.size(value) == 1
 
 
 def _shaped(variable: Any) -> Any:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from kvwall.sweep.provenance import Provenance, Value, is_constant
+from kvwall.sweep.provenance import Provenance, Value, identity, is_constant
 
 Literal: TypeAlias = "tuple[int, bool]"
 """A comparison's number, and whether it holds. Numbered as met, not by memory address: every process then goes through
@@ -49,11 +49,16 @@ class Conditions:
         """The flag as one literal."""
         return self._atom(flag, True)
 
-    def value_of(self, literal: Literal) -> Value:
-        """The flag that is true where the literal holds."""
+    def flag_of(self, literal: Literal) -> tuple[Value, bool]:
+        """A flag, and whether it is true or false where the literal holds."""
         key, truth = literal
         flag, means = self._atoms[key]
-        return flag if truth == means else lax.bitwise_not(flag)
+        return flag, truth == means
+
+    def value_of(self, literal: Literal) -> Value:
+        """The flag that is true where the literal holds."""
+        flag, truth = self.flag_of(literal)
+        return flag if truth else lax.bitwise_not(flag)
 
     def all_of(self, literals: Alternative) -> Value:
         """The flag that is true where all hold."""
@@ -86,7 +91,7 @@ class Conditions:
         origin = self._provenance.origin_of(flag)
         if origin is None or origin.name not in {"ge", "gt", "le", "lt"}:
             return self._numbered(id(flag), flag, True), truth
-        one, other = map(_identity, origin.operands)
+        one, other = map(identity, origin.operands)
         means = origin.name in {"ge", "le"}
         key = ("ge", one, other) if origin.name in {"ge", "lt"} else ("ge", other, one)
         return self._numbered(key, flag, means), truth == means
@@ -105,10 +110,6 @@ def all_of(flags: Sequence[Value]) -> Value:
     for flag in sorted(flags, key=np.size):
         together = jnp.logical_and(together, flag)
     return together
-
-
-def _identity(value: Value) -> Hashable:
-    return (value.dtype.str, value.tobytes()) if is_constant(value) else id(value)
 
 
 def _together(ones: Iterable[Alternative], others: Iterable[Alternative]) -> list[Alternative]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from kvwall.objectives.register import LABELS, STATUS_OK, Evaluation, evaluate
 from kvwall.objectives.status import computed
-from kvwall.spaces.columns import Columns
+from kvwall.spaces.columns import Columns, Positions
 from kvwall.sweep.compact import compact
 from kvwall.sweep.layout import Layout
 from kvwall.sweep.objective import Constraint, Objective
@@ -51,11 +51,11 @@ class Problem:
         """What designs are evaluated as."""
         return self.columns.mode
 
-    def evaluation(self, positions: dict[str, jax.Array]) -> Evaluation:
+    def evaluation(self, positions: Positions) -> Evaluation:
         """Every metric, label and mask at these positions, at their smallest shapes."""
         return self.compacted(lambda found: found, positions)[0]
 
-    def compacted(self, asked: Callable[[Evaluation], _T], positions: dict[str, jax.Array]) -> tuple[_T, Provenance]:
+    def compacted(self, asked: Callable[[Evaluation], _T], positions: Positions) -> tuple[_T, Provenance]:
         """What is asked of the evaluation at these positions, at its smallest shapes, and where values come from."""
         design, provenance = self.columns.design(positions), Provenance()
         for leaf, within in zip(jax.tree.leaves(design), self._ranges, strict=True):
@@ -103,7 +103,8 @@ def _ranked(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
 def compile_options() -> dict[str, Any] | None:
     """Compiler options for this machine: on CPUs the widest vectors, and sums and products in any order.
 
-    NaN, infinities and divisions stay as IEEE has them; a test bounds the difference to float64.
+    NaN, infinities and divisions stay as IEEE has them; a test bounds the difference to float64. Small reductions stay
+    with the compiler: the library it would give them to takes one number after the other along columns of one.
     """
     if jax.default_backend() != "cpu":
         return None
@@ -113,6 +114,7 @@ def compile_options() -> dict[str, Any] | None:
         "xla_cpu_fast_math_honor_nans": True,
         "xla_cpu_fast_math_honor_infs": True,
         "xla_cpu_fast_math_honor_division": True,
+        "xla_cpu_experimental_ynn_fusion_type": "",
     }
 
 
@@ -140,7 +142,10 @@ def counted(label: str, found: Evaluation) -> Any:
 
 @dataclass(frozen=True)
 class RowStatistics:
-    """Per row; arrays of shape (rows, k). Counts: of each counted label in turn, its categories but the first."""
+    """Per row; arrays of shape (rows, k), in memory one quantity after the other.
+
+    Counts: of each counted label in turn, its categories but the first.
+    """
 
     low: np.ndarray[Any, Any]
     high: np.ndarray[Any, Any]
@@ -150,7 +155,7 @@ class RowStatistics:
     best: np.ndarray[Any, Any]
     """Per objective, sign * value, smaller is better; means nothing where no point of the row is admissible."""
     above: np.ndarray[Any, Any]
-    """Feasible points whose histogram metric is at least each edge."""
+    """Feasible points whose histogram metric is at least each edge; all for the lowest."""
 
 
 BINS = 16
@@ -160,7 +165,7 @@ BINS = 16
 class RowReducer:
     """Reduces rows of a layout; keeps the extremes of `metrics`, and how `histogram` is distributed if it is given.
 
-    `edges` are the lower edges of its bins; set them before calling.
+    `edges` are the lower edges of its bins; set them before calling. The lowest bin holds what is below it too.
     """
 
     def __init__(
@@ -182,7 +187,7 @@ class RowReducer:
     def __call__(self, first_row: int) -> RowStatistics:
         """Statistics of up to `rows_per_call` rows from `first_row` on."""
         there = min(self.rows_per_call, self.layout.row_count - first_row)
-        return RowStatistics(*(np.asarray(array)[:there] for array in self._run(np.int32(first_row), self.edges)))
+        return RowStatistics(*(np.asarray(array)[:, :there].T for array in self._run(np.int32(first_row), self.edges)))
 
     def compile(self) -> None:
         """Compile without running."""
@@ -191,11 +196,14 @@ class RowReducer:
         ).compile()  # type: ignore[assignment]
 
     def reduce(self, first_row: jax.Array, edges: jax.Array) -> tuple[jax.Array, ...]:
-        """The kernel itself, to be traced: arrays of RowStatistics for `rows_per_call` rows, the last one repeated."""
+        """The kernel itself, to be traced: arrays of RowStatistics, transposed, for `rows_per_call` rows.
+
+        The last row is repeated.
+        """
         shape = (self.rows_per_call, self.layout.column_count)
         last = self.layout.row_count - 1
         rows = jnp.minimum(first_row + jnp.arange(shape[0], dtype=jnp.int32), last)[:, None]
-        positions = self.layout.positions(rows, jnp.arange(shape[1], dtype=jnp.int32)[None, :])
+        positions = self.layout.positions(rows, np.arange(shape[1], dtype=np.int32)[None, :])
         asked, provenance = self._problem.compacted(partial(self._asked, edges=edges.reshape(-1, 1, 1)), positions)
         batch = Reduction(shape, provenance)
         extremes: dict[str, Kind] = {"low": "min", "high": "max", "best": "min"}
@@ -230,4 +238,4 @@ class RowReducer:
         if self.histogram is None:
             return []
         value, counts = found.metrics[self.histogram], jnp.logical_and(feasible, found.sourced[self.histogram])
-        return [jnp.logical_and(counts, value >= edges[place]) for place in range(BINS)]
+        return [counts, *(jnp.logical_and(counts, value >= edges[place]) for place in range(1, BINS))]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations
-from typing import Any
+from itertools import accumulate, chain, combinations
+from typing import Any, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from kvwall.spaces.space import Space
+
+Numbers: TypeAlias = "np.ndarray[Any, Any] | jax.Array"
 
 MOST_COLUMNS = 4_096
 """Inner loop length at which all column terms still fit in a core's second-level cache."""
@@ -20,6 +22,8 @@ ENOUGH_COLUMNS = 512
 """Inner loop length at which the cost per row has faded."""
 _MOST_WEIGHED = 14
 """Dimensions whose subsets are all weighed: 16,384 of them."""
+_MOST_COMPARED = 16
+"""Choices of columns, as good as each other for one pass, between which the other pass decides."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,16 @@ class Layout:
         """Columns of the grid."""
         return math.prod(self.lengths(self.columns))
 
-    def positions(self, rows: jax.Array, columns: jax.Array) -> dict[str, jax.Array]:
-        """Dimension -> positions, of row numbers of shape (R, 1) and column numbers of shape (1, C)."""
+    def run_length(self, most: int) -> int:
+        """Rows, at most so many, over which the last dimensions of rows go through all of their values."""
+        lengths = accumulate(reversed(self.lengths(self.rows)), operator.mul, initial=1)
+        return max(length for length in lengths if length <= max(1, most))
+
+    def positions(self, rows: Numbers, columns: Numbers) -> dict[str, Numbers]:
+        """Dimension -> positions, of row numbers of shape (R, 1) and column numbers of shape (1, C).
+
+        What is known while tracing stays known: terms of columns alone are then constants of the kernel.
+        """
         return _unravelled(self.rows, self.lengths(self.rows), rows) | _unravelled(
             self.columns, self.lengths(self.columns), columns
         )
@@ -70,11 +82,11 @@ class Layout:
         return np.ravel_multi_index(tuple(found[name] for name in self.space.dims), self.space.shape).astype(np.int64)
 
 
-def _unravelled(names: Sequence[str], lengths: Sequence[int], flat: jax.Array) -> dict[str, jax.Array]:
+def _unravelled(names: Sequence[str], lengths: Sequence[int], flat: Numbers) -> dict[str, Numbers]:
     found = {}
     for name, length in zip(reversed(names), reversed(lengths), strict=True):
         flat, found[name] = flat // length, flat % length
-    return {name: jnp.asarray(where, jnp.int32) for name, where in found.items()}
+    return {name: where.astype(np.int32) for name, where in found.items()}
 
 
 def choose_layouts(space: Space, narrow: Mapping[str, frozenset[str]]) -> tuple[Layout, Layout]:
@@ -83,22 +95,36 @@ def choose_layouts(space: Space, narrow: Mapping[str, frozenset[str]]) -> tuple[
     `narrow`: objective -> the dimensions it depends on, for objectives that do not depend on all. The first layout
     keeps those dimensions out of its columns where it can: such an objective is then one number per row, and a
     row's best values are those of a real point, which lets whole rows be discarded when the front is found.
+
+    Columns are of as few dimensions as suffice: what does not vary along them is computed once per row, and extremes of
+    what varies along one of them follow from those of that one.
     """
     avoided = frozenset(chain.from_iterable(narrow.values()))
-    first = _best_columns(space, space.dims, avoided)
-    second = _best_columns(space, [name for name in space.dims if name not in first], frozenset())
+    firsts = _best_columns(space, space.dims, avoided)
+    seconds = [
+        _best_columns(space, [name for name in space.dims if name not in first], frozenset())[0] for first in firsts
+    ]
+    pairs = zip(firsts, seconds, strict=True)
+    first, second = max(pairs, key=lambda pair: _merit(space, pair[1], frozenset()))
     return Layout(space, first), Layout(space, second)
 
 
-def _best_columns(space: Space, candidates: Sequence[str], avoided: frozenset[str]) -> tuple[str, ...]:
-    def merit(names: tuple[str, ...]) -> tuple[float, ...]:
-        count = math.prod(len(space[name]) for name in names)
-        fits = count <= MOST_COLUMNS
-        allowed = fits or len(names) == 1  # one long axis is better than no columns
-        enough = min(count, ENOUGH_COLUMNS) if allowed else -count
-        return allowed, enough, fits, -len(avoided & set(names)), count, -len(names)
+def _merit(space: Space, names: tuple[str, ...], avoided: frozenset[str]) -> tuple[float, ...]:
+    """How good columns are, but for how many there are."""
+    count = math.prod(len(space[name]) for name in names)
+    fits = count <= MOST_COLUMNS
+    allowed = fits or len(names) == 1  # one long axis is better than no columns
+    enough = min(count, ENOUGH_COLUMNS) if allowed else -count
+    return allowed, enough, fits, -len(avoided & set(names)), -len(names)
 
+
+def _best_columns(space: Space, candidates: Sequence[str], avoided: frozenset[str]) -> list[tuple[str, ...]]:
+    """The best columns, with most first; of more dimensions than suffice fewer terms would be a row's own."""
     likely = sorted(candidates, key=lambda name: (name in avoided, -len(space[name])))[:_MOST_WEIGHED]
     likely.sort(key=space.dims.index)
     subsets = chain.from_iterable(combinations(likely, n) for n in range(len(likely) + 1))
-    return max(subsets, key=merit)
+    weighed = [(_merit(space, names, avoided), names) for names in subsets]
+    best = max(merit for merit, _ in weighed)
+    found = [names for merit, names in weighed if merit == best]
+    found.sort(key=lambda names: -math.prod(len(space[name]) for name in names))
+    return found[:_MOST_COMPARED]

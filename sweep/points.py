@@ -54,7 +54,7 @@ class PointEvaluator:
     def _evaluate(self, rows: jax.Array, best: jax.Array, front: jax.Array) -> tuple[jax.Array, jax.Array]:
         shape = (self.rows_per_call, self.layout.column_count)
         found = self._problem.evaluation(
-            self.layout.positions(rows[:, None], jnp.arange(shape[1], dtype=jnp.int32)[None, :])
+            self.layout.positions(rows[:, None], np.arange(shape[1], dtype=np.int32)[None, :])
         )
         _, admissible, _ = masks(self._problem, found)
         values = []

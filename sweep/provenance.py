@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -53,3 +53,8 @@ class Provenance:
 def is_constant(value: Value) -> bool:
     """Whether it is known while tracing."""
     return isinstance(value, np.ndarray | np.generic)
+
+
+def identity(value: Value) -> Hashable:
+    """What tells a value from others; constants are told apart by their numbers."""
+    return (value.dtype.str, value.shape, value.tobytes()) if is_constant(value) else id(value)

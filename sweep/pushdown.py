@@ -13,7 +13,8 @@ from typing import Literal, TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
-from kvwall.sweep.provenance import Origin, Provenance, Value
+from kvwall.sweep.comonotone import comonotone
+from kvwall.sweep.provenance import Origin, Provenance, Value, is_constant
 
 Kind: TypeAlias = Literal["min", "max"]
 Later: TypeAlias = Callable[[], Value]
@@ -21,6 +22,8 @@ Later: TypeAlias = Callable[[], Value]
 
 _OPPOSITE: dict[Kind, Kind] = {"min": "max", "max": "min"}
 _INCREASING = frozenset({"floor", "ceil", "exp", "log", "log1p", "expm1", "sqrt", "reshape", "copy", "stop_gradient"})
+_MOST_TOGETHER = 8
+"""Columns that are looked at together."""
 _ALONG_GROUPS = frozenset({"reduce_sum", "reduce_max", "reduce_min"})
 
 
@@ -99,18 +102,25 @@ class Pushdown:
         return 1 if low >= 0 else -1 if high <= 0 else 0
 
     def _of_one_column(self, kind: Kind, value: Value) -> Later | None:
-        """Of what increases, or decreases, with a single column of inputs: its value at that column's extreme."""
+        """Of what increases, or decreases, with a single column, or with such as go together: its value there."""
         inputs: dict[int, Value] = {}
-        if not self._inputs(value, inputs, set()) or len(inputs) != 1:
+        if not self._inputs(value, inputs, set()) or not inputs or id(value) in inputs:
             return None
-        (column,) = inputs.values()
-        if column is value:
+        columns = list(inputs.values())
+        together = comonotone(columns) if all(map(is_constant, columns)) else None
+        if len(columns) > 1 and together is None:
             return None
-        direction = self._direction(value, column, {})
+        base, moves = (together.base, together.directions) if together else (columns[0], (1,))
+        direction = self._direction(value, dict(zip(inputs, moves, strict=True)))
         if direction is None:
             return None
-        inner = self._reduced(kind if direction >= 0 else _OPPOSITE[kind], column)
-        return lambda: _of_rows(self._at(value, {id(column): inner()}))
+        inner = self._reduced(kind if direction >= 0 else _OPPOSITE[kind], base)
+
+        def found() -> Value:
+            there = together.at(inner()) if together else [inner()]
+            return _of_rows(self._at(value, dict(zip(inputs, there, strict=True))))
+
+        return found
 
     def _inputs(self, value: Value, found: dict[int, Value], seen: set[int]) -> bool:
         """Collect the inputs that vary along columns; whether they are all reached through operations known here."""
@@ -120,23 +130,24 @@ class Pushdown:
         origin = self._provenance.origin_of(value)
         if origin is None:
             found[id(value)] = value
-            return np.ndim(value) == 2 and len(found) == 1
+            return np.ndim(value) == 2 and len(found) <= _MOST_TOGETHER
         return all(self._inputs(operand, found, seen) for operand in origin.operands)
 
-    def _direction(self, value: Value, column: Value, known: dict[int, int | None]) -> int | None:
-        """1 if it never decreases with `column`, -1 if it never increases, 0 if it does not vary; None: not known."""
-        if value is column:
-            return 1
+    def _direction(self, value: Value, known: dict[int, int | None]) -> int | None:
+        """1 if it never decreases with the columns, -1 if it never increases, 0 if it does not vary; None: not known.
+
+        `known` holds the columns' own directions.
+        """
         if along_rows(value):
             return 0
         if id(value) not in known:
             origin = self._provenance.origin_of(value)
-            known[id(value)] = None if origin is None else self._direction_of(origin, column, known)
+            known[id(value)] = None if origin is None else self._direction_of(origin, known)
         return known[id(value)]
 
-    def _direction_of(self, origin: Origin, column: Value, known: dict[int, int | None]) -> int | None:
+    def _direction_of(self, origin: Origin, known: dict[int, int | None]) -> int | None:
         name, operands = origin.name, origin.operands
-        moves = [self._direction(operand, column, known) for operand in operands]
+        moves = [self._direction(operand, known) for operand in operands]
         if any(move is None for move in moves):
             return None
         directions = [move or 0 for move in moves]
@@ -164,7 +175,7 @@ class Pushdown:
         return _agreed([moves * other, turned * one])
 
     def _at(self, value: Value, known: dict[int, Value]) -> Value:
-        """The value with the column replaced by a number per row."""
+        """The value with columns replaced by a number per row."""
         if along_rows(value):
             return value
         if id(value) not in known:

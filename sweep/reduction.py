@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from kvwall.sweep.conditions import Alternative, Conditions, all_of
-from kvwall.sweep.provenance import Provenance, Value
+from kvwall.sweep.conditions import Alternative, Conditions, Literal, all_of
+from kvwall.sweep.implied import Implied, comparison, same
+from kvwall.sweep.provenance import Provenance, Value, identity
 from kvwall.sweep.pushdown import Kind, Later, Pushdown, along_rows
 
 NONE = {"min": np.float32(np.inf), "max": np.float32(-np.inf)}
@@ -46,6 +47,7 @@ class Reduction:
         self._operands: list[Value] = []
         self._places: dict[Hashable, tuple[int, Value]] = {}
         self._found: list[Value] = []
+        self._known: dict[Alternative, Implied] = {}
 
     def count(self, flag: Value) -> Later:
         """Count points where `flag` holds."""
@@ -56,7 +58,9 @@ class Reduction:
         """Least or greatest value over points in `mask`; NONE where there are none."""
         rows, where = self._mask(mask)
         counted = self._count_of(where)
-        found = Pushdown(self._provenance, lambda which, one: self._extreme_of(which, one, where)).extreme(kind, value)
+        implied = self._implied(where)
+        pushdown = Pushdown(implied, lambda which, one: self._extreme_of(which, one, where, implied))
+        found = pushdown.extreme(kind, value)
         return lambda: jnp.where(jnp.logical_and(rows, counted() > 0), found(), NONE[kind])
 
     @property
@@ -78,21 +82,24 @@ class Reduction:
         self._found = [each[:, None] for each in found]
 
     def _words(self) -> list[Value]:
-        """Flags as integers whose sums hold several counts each: an accumulator less, and an addition."""
+        """Flags as integers whose sums hold several counts each: an accumulator less, and an addition.
+
+        They count down, for a vector of flags is a vector of -1 and 0 in one instruction.
+        """
         words: list[Value] = []
         for place, flag in enumerate(self._flags):
             if place % self._per_word == 0:
-                words.append(jnp.asarray(flag, jnp.int32))
+                words.append(jnp.where(flag, np.int32(-1), np.int32(0)))
             else:
                 unit = np.int32(1 << self._bits * (place % self._per_word))
-                words[-1] = jnp.where(flag, words[-1] + unit, words[-1])
+                words[-1] = jnp.where(flag, words[-1] - unit, words[-1])
         return words
 
     def stacked(self, results: Sequence[Later]) -> jax.Array:
-        """Results as columns of one array (rows, len(results))."""
+        """Results one after the other, as they are in memory: an array of shape (len(results), rows)."""
         if not results:
-            return jnp.zeros((self._shape[0], 0), jnp.float32)
-        return jnp.concatenate([jnp.broadcast_to(result(), (self._shape[0], 1)) for result in results], axis=1)
+            return jnp.zeros((0, self._shape[0]), jnp.float32)
+        return jnp.stack([jnp.broadcast_to(result(), (self._shape[0], 1))[:, 0] for result in results])
 
     def _mask(self, mask: Value) -> tuple[Value, Alternative]:
         """A mask as a flag of rows, and the rest; as a whole where alternatives differ in more than rows."""
@@ -136,40 +143,84 @@ class Reduction:
     def _unpacked(self, place: int) -> Value:
         """A count out of the sum of its word."""
         word, shift = self._found[place // self._per_word], self._bits * (place % self._per_word)
-        return lax.shift_right_logical(word, np.int32(shift)) & np.int32((1 << self._bits) - 1)
+        return lax.shift_right_logical(-word, np.int32(shift)) & np.int32((1 << self._bits) - 1)
 
-    def _extreme_of(self, kind: Kind, value: Value, where: Alternative) -> Later:
-        """Over every point of a mask. The greatest is sought in what the least is sought in.
+    def _implied(self, where: Alternative) -> Implied:
+        """What is known of values at the points of a mask."""
+        if where not in self._known:
+            self._known[where] = Implied(self._provenance, map(self._conditions.flag_of, sorted(where)))
+        return self._known[where]
 
-        Were the value itself in both operands, a compiler would rather write a quotient to memory than divide twice.
-        """
-        in_order: Callable[[Value], Value] = _in_order if self._provenance.range_of(value)[0] < 0 else _as_they_are
+    def _extreme_of(self, kind: Kind, value: Value, where: Alternative, implied: Implied) -> Later:
+        """Over every point of a mask, of the bits of the numbers."""
+        low, _ = implied.range_of(value)
+        wider = frozenset(one for one in where if not self._bounds(kind, value, one))
+        if low < 0 or self._implied(wider).range_of(value)[0] >= 0:  # beyond what bounds it there may be a sign
+            where, low = wider, self._implied(wider).range_of(value)[0]
+        positive = low >= 0
+        if (kind, identity(value), where) not in self._places:
+            self._places[kind, identity(value), where] = len(self._kinds), value  # kept, so that its id is not reused
+            mask, bits = self._conditions.all_of(where), _bits(value)
+            self._kinds.append(f"{kind} of magnitudes" if positive else kind)
+            self._operands.append(_magnitudes(kind, bits, mask, low > 0) if positive else _ordered(kind, bits, mask))
+        place = self._places[kind, identity(value), where][0]
+        in_order: Callable[[Value], Value] = _magnitude if positive else _in_order
 
-        def operand() -> Value:
-            bits = lax.bitcast_convert_type(jnp.reshape(value, np.shape(value)[-2:]), jnp.int32)
-            mask, ordered = self._conditions.all_of(where), in_order(bits)
-            least = jnp.where(mask, ordered, _START["min"])
-            return least if kind == "min" else jnp.where(mask, least, _START["max"])
+        def found() -> Value:
+            bits = lax.bitcast_convert_type(self._found[place - len(self._operands)], jnp.int32)
+            return lax.bitcast_convert_type(in_order(bits), jnp.float32)
 
-        if (kind, id(value), where) not in self._places:
-            self._places[kind, id(value), where] = len(self._kinds), value  # kept, so that its id is not reused
-            self._kinds.append(kind)
-            self._operands.append(operand())
-        place = self._places[kind, id(value), where][0]
-        return lambda: lax.bitcast_convert_type(in_order(self._found[place - len(self._operands)]), jnp.float32)
+        return found
+
+    def _bounds(self, kind: Kind, value: Value, literal: Literal) -> bool:
+        """Whether a literal only keeps a value on that side of a row's number where its extreme is: it changes none."""
+        one, other = comparison(self._provenance, *self._conditions.flag_of(literal)) or (None, None)
+        bounded, bound = (other, one) if kind == "min" else (one, other)
+        return bounded is not None and along_rows(bound) and same(self._provenance, bounded, value)
 
 
 _WORD = 32
 """Bits of a sum of counts."""
-_COMBINE = {"sum": jnp.add, "min": jnp.minimum, "max": jnp.maximum}
-_START = {"sum": np.int32(0), "min": np.int32(2**31 - 1), "max": np.int32(-(2**31))}
+_COMBINE = {
+    "sum": jnp.add, "min": jnp.minimum, "max": jnp.maximum, "min of magnitudes": jnp.minimum,
+    "max of magnitudes": jnp.maximum,
+}  # fmt: skip
+_SIGN, _ALL_BUT_SIGN = np.int32(-(2**31)), np.int32(2**31 - 1)
+_START = {
+    "sum": np.int32(0), "min": _ALL_BUT_SIGN, "max": _SIGN, "min of magnitudes": np.uint32(2**32 - 1),
+    "max of magnitudes": _SIGN,
+}  # fmt: skip
+
+
+def _bits(value: Value) -> Value:
+    """Of float32 numbers, as (rows, columns)."""
+    return lax.bitcast_convert_type(jnp.reshape(value, np.shape(value)[-2:]), jnp.int32)
 
 
 def _in_order(bits: Value) -> Value:
     """The bits of float32 numbers, ordered as the numbers are: of negative ones all but the sign inverted. And back."""
-    return bits ^ ((bits >> 31) & np.int32(2**31 - 1))
+    return bits ^ ((bits >> 31) & _ALL_BUT_SIGN)
 
 
-def _as_they_are(bits: Value) -> Value:
-    """The bits of numbers of which none is negative are in order."""
-    return bits
+def _magnitude(bits: Value) -> Value:
+    """Without the sign, which a zero may have."""
+    return bits & _ALL_BUT_SIGN
+
+
+def _magnitudes(kind: Kind, bits: Value, mask: Value, unsigned: bool) -> Value:
+    """Of numbers none of which is negative; `unsigned`: nor a zero, which may have a sign.
+
+    What does not count gets the sign bit: it is then beyond all others both as an integer without sign, of which the
+    least is sought, and as one with it, of which the greatest is. One choice serves both.
+    """
+    masked = jnp.where(mask, bits if unsigned else _magnitude(bits), _SIGN)
+    return lax.bitcast_convert_type(masked, jnp.uint32) if kind == "min" else masked
+
+
+def _ordered(kind: Kind, bits: Value, mask: Value) -> Value:
+    """Of any numbers. The greatest is sought in what the least is sought in.
+
+    Were the value itself in both operands, a compiler would rather write a quotient to memory than divide twice.
+    """
+    least = jnp.where(mask, _in_order(bits), _START["min"])
+    return least if kind == "min" else jnp.where(mask, least, _START["max"])

@@ -20,7 +20,7 @@ from kvwall.sweep.kernel import BINS, Problem, RowReducer, RowStatistics
 from kvwall.sweep.layout import Layout, choose_layouts
 from kvwall.sweep.points import PointEvaluator
 from kvwall.sweep.results import Histogram, Summary
-from kvwall.sweep.tally import Tally
+from kvwall.sweep.tally import MOST_IN_RUN, Tally
 
 POINTS_PER_CALL = 2**24
 """Points one kernel call reduces: enough to hide its overhead, few enough to report progress often."""
@@ -235,6 +235,7 @@ class Stream:
 
     def _reducer(self, problem: Problem, layout: Layout, wanted: tuple[str, ...], histogram: str | None) -> RowReducer:
         rows = min(layout.row_count, max(1, self.points_per_call // layout.column_count), MOST_ROWS_PER_CALL)
+        rows -= rows % layout.run_length(min(rows, MOST_IN_RUN))
         metrics = [name for name, dims in self.depends.items() if self._summarised(name, dims & set(wanted))]
         return RowReducer(problem, layout, rows, metrics, histogram)
 
@@ -255,8 +256,7 @@ class Stream:
         if not (low < high and np.isfinite(low) and np.isfinite(high)):
             return np.full(BINS, np.inf, np.float32)
         spaced = np.geomspace if low > 0 else np.linspace
-        edges = spaced(low, high, BINS, endpoint=False).astype(np.float32)
-        edges[0] = -np.inf  # the lowest value may be rounded to below itself by the second pass
+        edges: np.ndarray[Any, Any] = spaced(low, high, BINS, endpoint=False).astype(np.float32)
         return edges
 
     def search(self, front: Front, points: PointEvaluator, first_row: int, found: RowStatistics) -> int:

@@ -15,15 +15,23 @@ from kvwall.sweep.reduction import NONE, true_extremes
 
 _Array = np.ndarray[Any, Any]
 
+MOST_IN_RUN = 512
+"""Rows of a run: rows are first joined run by run and place by place, so that few numbers are told apart."""
+
 
 class Tally:
-    """Adds up row statistics of one layout along some of its row dimensions. Order does not matter."""
+    """Adds up row statistics of one layout along some of its row dimensions. Order does not matter.
+
+    A run of rows goes through all values of the last dimensions: along those, rows differ only inside runs, and along
+    the others only between them.
+    """
 
     _SINGLE = ("least", "greatest", "totals", "admissible", "rejected", "above")
 
     def __init__(self, layout: Layout, dims: Sequence[str], metrics: Sequence[str]) -> None:
         self._layout = layout
         self._metrics = tuple(metrics)
+        self._run = layout.run_length(MOST_IN_RUN)
         lengths = dict(zip(dims, layout.lengths(dims), strict=True))
         categories = sum(len(LABELS[name].meanings) - 1 for name in COUNTED_LABELS)
         self.low = {dim: np.full((n, len(metrics)), NONE["min"]) for dim, n in lengths.items()}
@@ -55,21 +63,44 @@ class Tally:
             setattr(self, name, arrays[name])
 
     def add(self, first_row: int, found: RowStatistics) -> None:
-        """Take in consecutive rows."""
-        rows = np.arange(first_row, first_row + len(found.low))
-        self.least = np.minimum(self.least, found.low.min(axis=0))
-        self.greatest = np.maximum(self.greatest, found.high.max(axis=0))
-        self.totals += found.counts.sum(axis=0, dtype=np.int64)
+        """Take in consecutive rows: whole runs of them, but for the grid's last call."""
+        low, high, counts = found.low.T, found.high.T, found.counts.T
+        self.least = np.minimum(self.least, low.min(axis=1))
+        self.greatest = np.maximum(self.greatest, high.max(axis=1))
+        self.totals += counts.sum(axis=1, dtype=np.int64)
         self.admissible += found.admissible.sum(dtype=np.int64)
         self.rejected = _grown(self.rejected, found.rejected)
         self.above = _grown(self.above, found.above)
-        positions = self._layout.row_positions(rows)
-        for dim in self.low:
+        run = self._run if not (first_row % self._run or len(found.low) % self._run) else 1
+        runs = np.arange(first_row, first_row + len(found.low), run)
+        for along, rows in ((2, runs), (1, np.arange(run))):  # of each run; of the same place in all runs
+            reduced = [
+                how.reduce(np.ascontiguousarray(of).reshape(len(of), -1, run), axis=along, dtype=kind)
+                for how, of, kind in ((np.minimum, low, None), (np.maximum, high, None), (np.add, counts, np.int64))
+            ]
+            self._add(self._layout.row_positions(rows), self._of_runs(run, along == 1), *reduced)
+
+    def _of_runs(self, run: int, inside: bool) -> list[str]:
+        """The dimensions along which rows differ inside a run, or else between runs."""
+        length, within = 1, set()
+        for name in reversed(self._layout.rows):
+            if length < run:
+                within.add(name)
+            length *= len(self._layout.space[name])
+        return [dim for dim in self.low if (dim in within) == inside]
+
+    def _add(
+        self, positions: Mapping[str, _Array], dims: Sequence[str], low: _Array, high: _Array, counts: _Array
+    ) -> None:
+        """Take in extremes and counts, of shape (k, n), of what lies at these positions."""
+        for dim in dims:
             order = np.argsort(positions[dim], kind="stable")
             there, starts = np.unique(positions[dim][order], return_index=True)
-            self.low[dim][there] = np.minimum(self.low[dim][there], np.minimum.reduceat(found.low[order], starts))
-            self.high[dim][there] = np.maximum(self.high[dim][there], np.maximum.reduceat(found.high[order], starts))
-            self.counts[dim][there] += np.add.reduceat(found.counts[order].astype(np.int64), starts)
+            least = np.minimum.reduceat(low[:, order], starts, axis=1).T
+            most = np.maximum.reduceat(high[:, order], starts, axis=1).T
+            self.low[dim][there] = np.minimum(self.low[dim][there], least)
+            self.high[dim][there] = np.maximum(self.high[dim][there], most)
+            self.counts[dim][there] += np.add.reduceat(counts[:, order], starts, axis=1).T
 
     def merge(self, arrays: Mapping[str, _Array]) -> None:
         """Take in what another tally of the same layout has added up, as its `arrays` gave it."""

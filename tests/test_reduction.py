@@ -46,7 +46,7 @@ def reduced(laws, given):
         asked = [batch.extreme("min", value, mask), batch.extreme("max", value, mask), batch.count(mask)]
         batch.run()
         done.append(batch.size)
-        return [batch.stacked([each])[:, 0] for each in asked]
+        return list(batch.stacked(asked[:2])) + list(batch.stacked(asked[2:]))
 
     return [np.asarray(each) for each in jax.jit(kernel)(given)], done[0]
 
@@ -112,6 +112,58 @@ def test_metrics_of_one_quantity_share_its_reductions():
         return 0
 
     jax.jit(kernel)(given)
+
+
+def test_a_sign_that_holds_in_the_mask_leads_extremes_back():
+    """Room left by what varies is not negative where it is enough, so that many fit into it as the least need says."""
+    given = inputs(0)
+
+    def laws(x):
+        need = x["p"] * x["d"] + x["d"] * x["d"]
+        room = x["r"]
+        return jnp.floor(room / need), room - need >= 0
+
+    assert assert_equal_to_every_point(laws, given) == 3, "a count, and two extremes of the need"
+
+
+def test_a_bound_of_what_is_least_does_not_change_it():
+    given = inputs(0)
+
+    def kernel(arrays):
+        provenance = Provenance()
+        for name, array in arrays.items():
+            provenance.record(array, None, range_of_array(given[name]))
+
+        def laws(x):
+            time = x["d"] * x["p"] + x["d"] * x["d"] * x["c"]
+            return time, mixed(x), jnp.logical_and(mixed(x), time <= x["p"])
+
+        time, mask, quick = compact(laws, provenance)(arrays)
+        batch = Reduction((ROWS, COLUMNS), provenance)
+        asked = [batch.extreme("min", time, one) for one in (mask, quick)] + [batch.extreme("max", time, quick)]
+        batch.run()
+        assert batch.size == 4, "two counts, the least of both masks, the greatest of one"
+        return batch.stacked(asked)
+
+    found = np.asarray(jax.jit(kernel)(given))
+    time = given["d"] * given["p"] + given["d"] * given["d"] * given["c"]
+    quick = np.logical_and(given["r"] + given["c"] >= 0, time <= given["p"])
+    np.testing.assert_array_equal(found[1], np.min(np.where(quick, time, NONE["min"]), axis=1))
+    np.testing.assert_array_equal(found[2], np.max(np.where(quick, time, NONE["max"]), axis=1))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_extremes_of_columns_that_go_together_are_those_of_one(seed):
+    given = inputs(seed)
+    columns = {name: given.pop(name) for name in "cd"}
+
+    def laws(x):
+        return x["p"] * columns["d"] + x["p"] * columns["d"] ** 2, x["r"] + columns["c"] >= 0
+
+    found, size = reduced(laws, given)
+    for one, other in zip(found, expected(laws, given), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert size == 3, "a count, and the extremes of a column"
 
 
 LEAVES = st.sampled_from("rpcd")

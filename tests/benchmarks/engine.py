@@ -156,9 +156,10 @@ def beside_c(stream: Stream, repeats: int) -> dict[str, object]:
     kernels = stream.compile()[:2]
     points, threads = stream.space.size, os.cpu_count() or 1
     try:
-        passes = engine_c.passes(kernels)
+        passes = engine_c.passes(engine_c.reducers(stream))
     except engine_c.CannotMeasure as reason:
         return {"c_points_per_second": None, "c_not_measured": str(reason)}
+    passes[1].reducer.edges = kernels[1].edges
     seconds: dict[str, list[float]] = {"passes": [], "passes_cpu": [], "c": [], "c_cpu": []}
     for _ in range(repeats):
         wall, cpu = timed(lambda: [deque(rows_in_order(kernel), maxlen=0) for kernel in kernels])

@@ -18,12 +18,26 @@ from pathlib import Path
 import numpy as np
 
 from kvwall.sweep.kernel import BINS, RowReducer
+from kvwall.sweep.layout import Layout
+from kvwall.sweep.stream import Stream
 
 SOURCE = Path(__file__).with_name("engine_kernel.c")
-FLAGS = ("-O3", "-march=native", "-mprefer-vector-width=512", "-std=gnu17", "-shared", "-fPIC", "-pthread")
+FLAGS = (
+    "-O3",
+    "-march=native",
+    "-ffast-math",
+    "-mprefer-vector-width=512",
+    "-std=gnu17",
+    "-shared",
+    "-fPIC",
+    "-pthread",
+)
 LANES = 32
 EXTREMES, COUNTS = 10, 8
 FEASIBLE, PHASE_KV, REGIME_KV, COMPUTE, LINKS, TIER, ADMISSIBLE = range(7)
+
+COLUMNS = ("hardware", "context", "placement_host"), ("batch", "key_bits", "retention")
+"""Of the two passes: what the kernel is written for, whatever the engine walks the grid by."""
 
 _Array = np.ndarray
 
@@ -205,6 +219,17 @@ def _aligned(array: _Array) -> _Array:
 
 def _address(array: _Array) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
+
+
+def reducers(stream: Stream) -> tuple[RowReducer, RowReducer]:
+    """The engine's two passes over the kernel's columns, not compiled."""
+    found = []
+    for own, columns in zip(stream.reducers(), COLUMNS, strict=True):
+        layout = Layout(stream.space, columns)
+        rows = own.rows_per_call * own.layout.column_count // layout.column_count
+        found.append(RowReducer(own._problem, layout, rows, own.metrics, own.histogram))
+        found[-1].edges = own.edges
+    return tuple(found)
 
 
 def passes(reducers: tuple[RowReducer, RowReducer]) -> tuple[Pass, Pass]:

@@ -126,8 +126,8 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="compare one block of rows in so many")
     arguments = parser.parse_args()
     stream = Stream(problem_of(Study.load("memory-wall")))
-    reducers = stream.reducers()
-    reducers[1].edges = np.r_[-np.inf, np.geomspace(2e-3, 2e4, 15)].astype(np.float32)
+    reducers = engine_c.reducers(stream)
+    reducers[1].edges = np.geomspace(2e-3, 2e4, 16).astype(np.float32)
     answer = {}
     for done in engine_c.passes(reducers):
         done.run(2)
