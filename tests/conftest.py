@@ -7,6 +7,7 @@ other broadcast goes wrong is shown in `tests/test_register.py`: a grid holds th
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import psutil
 import pytest
 from hypothesis import settings
 
@@ -28,6 +30,7 @@ settings.load_profile("unhurried")
 # Many tests compile the same operators, some in processes of their own: compiled once. Each user has an own folder.
 KERNELS = str(Path(tempfile.gettempdir()) / f"kvwall-test-kernels-{os.getuid()}")
 LEAST_SECONDS = 0.0
+MUCH_MEMORY = 1_500_000_000  # bytes
 jax.config.update("jax_compilation_cache_dir", KERNELS)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
 # Programs that state no compiler options run for milliseconds here: they are compiled soon, not made fast.
@@ -54,6 +57,15 @@ def made_fast(options: Callable[[], dict[str, Any] | None]) -> Callable[[], dict
 # before any module takes them
 kernel.compile_options = made_fast(kernel.compile_options)
 kernel.unfused = made_fast(kernel.unfused)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kernels_let_go() -> Iterator[None]:
+    """JAX keeps every kernel that a process has compiled: after a file of tests they go, where they are many."""
+    yield
+    if psutil.Process().memory_info().rss > MUCH_MEMORY:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import engine_c
+import engine_c_check
 import jax
 import numpy as np
 from jax.interpreters.partial_eval import dce_jaxpr
@@ -175,6 +176,7 @@ def beside_c(stream: Stream, repeats: int) -> dict[str, object]:
         "passes_points_per_cpu_second": points / middle["passes_cpu"],
         "c_points_per_cpu_second": points / middle["c_cpu"],
         "passes_over_c_by_cpu": middle["c_cpu"] / middle["passes_cpu"],
+        "c_agrees": engine_c_check.agree(engine_c_check.compared(every=20)),
     }
 
 
