@@ -1,8 +1,12 @@
 """A sweep by workers: the same numbers as a local one, whatever happens to the workers."""
 
-import dataclasses
+import contextlib
 import json
 import logging
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import jax
@@ -11,20 +15,18 @@ import pytest
 import xarray as xr
 
 from kvwall.spaces.errors import InputError
-from kvwall.sweep import parts
+from kvwall.sweep import dry_run, parts
 from kvwall.sweep.cli import run
 from kvwall.sweep.progress import Silent
 from kvwall.sweep.run import run_sweep
 from kvwall.sweep.stream import Stream
 from kvwall.sweep.study import Study
-from kvwall.sweep.tasks import TASKS, Workplace
+from kvwall.sweep.tasks import TASKS, Kernels, Workplace
 from tests.test_run import STUDY
 from tests.worker_traps import SIZES, USUAL
 
 pytest.importorskip("distributed")
-from kvwall.sweep.cluster import cluster_asked, connect, worker  # noqa: E402 - after the skip
-
-pytestmark = pytest.mark.xdist_group("cluster")
+from kvwall.sweep.cluster import agreement, cluster_asked, connect  # noqa: E402 - after the skip
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -57,7 +59,7 @@ def address(traps):
             dashboard_address="127.0.0.1:0",
             memory_limit=None,
             silence_logs=logging.CRITICAL,
-            env=worker.ONE_THREAD | trapped,
+            env={"NPROC": "1"} | trapped,
             preload=[str(Path(__file__).parent / "worker_traps.py")],
         ) as cluster,
     ):
@@ -107,18 +109,19 @@ class InProcess:
         """Nothing to do."""
 
     def run(self, kind, items):
-        self._place.make_ready(kind)
+        self._place.kernels.make_ready(kind)
         for item in items:
             yield item, TASKS[kind].work(self._place, item)
 
 
 def test_parts_of_passes_add_up_to_the_whole(tmp_path):
-    place = Workplace(Study.from_text(STUDY), tmp_path)
-    place.stream = Stream(place.problem, points_per_call=6)
-    whole = place.stream.run()
+    study = Study.from_text(STUDY)
+    place = Workplace(study, tmp_path, Kernels(study))
+    place.kernels.stream = stream = Stream(place.kernels.problem, points_per_call=6)
+    whole = stream.run()
     assert whole.rows > 10
     for parallel in (1, 3, 50):
-        found = place.stream.run(passes=parts.PassesInParts(place.stream, InProcess(place, parallel)))
+        found = stream.run(passes=parts.PassesInParts(stream, InProcess(place, parallel)))
         for name, array in whole.front.arrays().items():
             np.testing.assert_array_equal(found.front.arrays()[name], array)
         assert repr(found.summary) == repr(whole.summary)
@@ -166,7 +169,7 @@ def test_a_killed_worker_loses_nothing_and_doubles_nothing(finished, traps, addr
     assert "shard 000003.nc" in failed
     assert sum(event["event"] == "worker_lost" for event in events(tmp_path / "out")) >= 1
     assert not list((tmp_path / "out").rglob("*.part"))
-    assert not (tmp_path / "out" / worker.PROBE).exists()
+    assert not (tmp_path / "out" / agreement.PROBE).exists()
 
 
 @pytest.mark.parametrize(
@@ -238,35 +241,132 @@ def test_without_dask_the_extra_is_named(monkeypatch):
         cluster_asked(2, None)
 
 
-@pytest.fixture
-def ticket(tmp_path):
-    study = Study.from_text(STUDY)
-    (tmp_path / worker.PROBE).write_text("this run")
-    return worker.Ticket("this run", Study.from_text(STUDY), study.spec(), study.spec_hash, tmp_path, ())
+def shards_of(folder):
+    found = []
+    for path in sorted((folder / "shards").glob("*.nc")):
+        with xr.open_dataset(path) as shard:
+            found.append(shard.attrs)
+    return found
 
 
-def test_a_worker_that_agrees_says_nothing(ticket):
-    assert worker.disagreements(ticket) == []
+def test_shards_say_which_run_made_them_though_workers_are_used_again(address, tmp_path, monkeypatch):
+    cluster = cluster_asked(None, address)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    run_sweep(Study.from_text(STUDY), tmp_path / "first", cluster=cluster)
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+    monkeypatch.setattr("sys.argv", ["another", "command"])
+    renamed = Study.from_text(STUDY.replace('name = "', 'name = "renamed-'))
+    run_sweep(renamed, tmp_path / "second", cluster=cluster)
+    first, second = shards_of(tmp_path / "first"), shards_of(tmp_path / "second")
+    assert {shard["date_created"] for shard in first} == {"1970-01-02T00:00:00+00:00"}
+    assert not any(shard["date_created"].startswith("1970") for shard in second)
+    assert {shard["history"].partition(" ")[2] for shard in second} == {"another command"}
+    assert {shard["study_name"] for shard in second} == {renamed.name}
+    assert {shard["spec_hash"] for shard in first} == {shard["spec_hash"] for shard in second}
 
 
-def test_a_worker_with_other_records_says_which(ticket):
-    spec = json.loads(json.dumps(ticket.spec))
-    spec["catalogue"]["hardware"]["mi300x"] = "another"
-    (said,) = worker.disagreements(dataclasses.replace(ticket, spec=spec, spec_hash="another"))
-    assert 'catalogue.hardware.mi300x: "another" -> ' in said
+@contextlib.contextmanager
+def dask_process(*words, **environment):
+    """A scheduler or a worker, by Dask's own command."""
+    command = [sys.executable, "-m", "dask", *words, "--no-dashboard"]
+    paths = {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    with subprocess.Popen(command, env=os.environ | paths | environment, cwd="/", stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
 
 
-def test_a_worker_without_the_folder_says_so(ticket, monkeypatch):
-    monkeypatch.setattr(worker, "_SECONDS_FOR_PROBE", 0.0)
-    (said,) = worker.disagreements(dataclasses.replace(ticket, run="another run"))
-    assert "does not see" in said
-    assert "--out" in said
+def wait_until(true):
+    until = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
-def test_a_worker_that_cannot_read_the_study_says_so(ticket, tmp_path):
-    chip = tmp_path / "chip.toml"
-    chip.write_text((Path(__file__).parent.parent / "spaces/catalog/hardware/h100-sxm.toml").read_text())
-    study = Study.from_text(STUDY.replace('"h100-sxm"', f'"{chip}"', 1))
-    chip.unlink()
-    (said,) = worker.disagreements(dataclasses.replace(ticket, study=study))
-    assert "cannot read the study" in said
+def test_late_workers_that_disagree_are_left_out(finished, address, tmp_path):
+    (tmp_path / "kvwall").mkdir()  # a kvwall without what is needed
+    (tmp_path / "kvwall" / "__init__.py").touch()
+    cluster, worker = cluster_asked(None, address), ("worker", address, "--nthreads", "1", "--no-nanny")
+    with dask_process(*worker, PYTHONPATH=str(tmp_path)), dask_process(*worker, NPROC="3"):
+        wait_until(lambda: cluster.size().workers == 4)
+        result = run_sweep(Study.from_text(STUDY), tmp_path / "out", cluster=cluster)
+    assert_same_numbers(finished[0], tmp_path / "out")
+    said = " ".join(result.notices)
+    assert "cannot import kvwall (No module named 'kvwall.sweep')" in said
+    assert "has NPROC=3 (here 1)" in said
+    refused = [event for event in events(tmp_path / "out") if event["event"] == "worker_refused"]
+    assert len(refused) == 2
+    wait_until(lambda: cluster.size().workers == 2)
+
+
+@contextlib.contextmanager
+def scheduler(where):
+    with dask_process("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(where)) as process:
+        wait_until(where.exists)
+        yield process
+
+
+class Kills(Silent):
+    """Kills a process as soon as workers are waited for."""
+
+    def __init__(self, process):
+        self._process = process
+
+    def update(self, done):
+        self._process.kill()
+
+
+def test_a_scheduler_that_dies_is_said_to_be_gone_and_no_more(tmp_path, capfd):
+    where = tmp_path / "scheduler.json"
+    with scheduler(where) as process, pytest.raises(InputError, match="the scheduler is gone"):
+        run_sweep(Study.from_text(STUDY), tmp_path / "out", Kills(process), cluster_asked(None, str(where)))
+    assert capfd.readouterr().err == ""
+    assert not (tmp_path / "out" / agreement.PROBE).exists()
+
+
+def test_a_dry_run_counts_what_there_is(address, study_file, tmp_path, monkeypatch, capsys):
+    assert cluster_asked(None, address).size() == (2, 1, min(2, os.cpu_count()))
+    monkeypatch.setattr(dry_run, "_trial", lambda problem, *, evaluates_all: (1.0, 100.0, None, None))
+    monkeypatch.setattr(dry_run, "_storing", lambda study, problem, plan: ((), 0.0))
+    for asked in (["--workers", "2"], ["--dask", address]):
+        assert run(["sweep", study_file, "--out", str(tmp_path / "out"), "--dry-run", "--json", *asked]) == 0
+        plan = json.loads(capsys.readouterr().out)
+        assert plan["processes"] == 2
+        assert plan["streaming_seconds"] == 100.0 * os.cpu_count() / min(2, os.cpu_count())
+
+
+def test_a_dry_run_needs_workers_to_count(study_file, tmp_path, capsys):
+    where = tmp_path / "scheduler.json"
+    with scheduler(where):
+        assert run(["sweep", study_file, "--dry-run", "--dask", str(where)]) == 2
+    assert "no worker is there yet" in capsys.readouterr().err
+
+
+def test_workers_that_cannot_be_started_are_no_traceback(study_file, tmp_path, monkeypatch, capsys):
+    def refused(**asked):
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr("distributed.LocalCluster", refused)
+    assert run(["sweep", study_file, "--out", str(tmp_path / "out"), "--workers", "2"]) == 2
+    assert "--workers 2: they could not be started on this machine (Nanny failed to start.)" in capsys.readouterr().err
+
+
+class Stuck:
+    """A local cluster that cannot be reached, nor closed."""
+
+    def __init__(self, **asked):
+        pass
+
+    def close(self):
+        raise TimeoutError
+
+
+def test_workers_that_do_not_answer_are_no_traceback(monkeypatch):
+    def silent(where, **how):
+        raise OSError("timed out")
+
+    monkeypatch.setattr("distributed.LocalCluster", Stuck)
+    monkeypatch.setattr("distributed.Client", silent)
+    with pytest.raises(InputError, match=r"the workers of this machine do not answer within 15 s \(timed out\): give"):
+        cluster_asked(2, None).connected().__enter__()
