@@ -1,12 +1,8 @@
 """A sweep by workers: the same numbers as a local one, whatever happens to the workers."""
 
-import contextlib
 import json
 import logging
 import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import jax
@@ -14,7 +10,6 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from kvwall.spaces.errors import InputError
 from kvwall.sweep import dry_run, parts
 from kvwall.sweep import run as sweep_run
 from kvwall.sweep.cli import run
@@ -23,6 +18,7 @@ from kvwall.sweep.run import run_sweep
 from kvwall.sweep.study import Study
 from kvwall.sweep.tasks import TASKS, Kernels, Workplace
 from tests.compiled_once import compiled_once  # noqa: F401 - a fixture
+from tests.dask_processes import dask_process, wait_until
 from tests.test_run import STUDY
 from tests.worker_traps import SIZES
 
@@ -162,16 +158,23 @@ class Stops(Silent):
             raise KeyboardInterrupt
 
 
-def test_a_killed_worker_loses_nothing_and_doubles_nothing(finished, traps, address, tmp_path):
-    (traps / "once-kill-shard-3").touch()
-    (traps / "once-kill-rows-0").touch()  # how later ranges are cut depends on how many workers are there
-    (traps / "once-kill-columns-0").touch()
+@pytest.mark.parametrize(
+    "kills",  # on ranges that are always there: how later ones are cut depends on how many workers are there
+    [
+        {"shard-3": "shard 000003.nc", "rows-0": "the first pass over rows 0 to"},
+        pytest.param({"columns-0": "the second pass over rows 0 to"}, marks=pytest.mark.long),
+    ],
+)
+def test_a_killed_worker_loses_nothing_and_doubles_nothing(kills, finished, traps, address, tmp_path):
+    for trap in kills:
+        (traps / f"once-kill-{trap}").touch()
     result = run_sweep(Study.from_text(STUDY), tmp_path / "out", cluster=cluster_asked(None, address))
     assert list(traps.iterdir()) == []
     assert_same_numbers(finished[0], tmp_path / "out")
     assert (result.points, result.front_size) == (finished[1].points, finished[1].front_size)
     failed = [event["task"] for event in events(tmp_path / "out") if event["event"] == "task_failed"]
-    assert "shard 000003.nc" in failed
+    for name in kills.values():
+        assert any(task.startswith(name) for task in failed)
     assert sum(event["event"] == "worker_lost" for event in events(tmp_path / "out")) >= 1
     assert not list((tmp_path / "out").rglob("*.part"))
     assert not (tmp_path / "out" / agreement.PROBE).exists()
@@ -217,35 +220,6 @@ def test_a_finished_run_needs_no_workers(finished, monkeypatch):
     assert again.front_size == finished[1].front_size
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--workers", "2", "--dask", "tcp://127.0.0.1:1"], "give one of them"),
-        (["--workers", "0"], "at least one"),
-        (["--dask", "tcp://127.0.0.1:1"], "no scheduler answers at tcp://127.0.0.1:1"),
-        (["--dask", "none.json"], "give an address such as tcp://scheduler:8786"),
-        (["--dask", "nonsense://127.0.0.1:1"], "no scheduler answers at nonsense://127.0.0.1:1"),
-    ],
-)
-def test_what_cannot_be_is_refused(options, words, study_file, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(connect, "_SECONDS_TO_REACH", 1)
-    assert run(["sweep", study_file, "--out", str(tmp_path / "out"), *options]) == 2
-    assert words in capsys.readouterr().err
-    assert not (tmp_path / "out" / "shards").exists() or not list((tmp_path / "out" / "shards").iterdir())
-
-
-def test_a_search_by_bounds_has_no_workers(tmp_path):
-    study = Study.from_text(STUDY.split("[sweep]")[0] + '[sweep]\nstore = "pareto"')
-    with pytest.raises(InputError, match="leave --workers and --dask out"):
-        run_sweep(study, tmp_path / "out", cluster=cluster_asked(2, None))
-
-
-def test_without_dask_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'kvwall\[dask\]'"):
-        cluster_asked(2, None)
-
-
 def shards_of(folder):
     found = []
     for path in sorted((folder / "shards").glob("*.nc")):
@@ -270,25 +244,6 @@ def test_shards_say_which_run_made_them_though_workers_are_used_again(address, t
     assert {shard["spec_hash"] for shard in first} == {shard["spec_hash"] for shard in second}
 
 
-@contextlib.contextmanager
-def dask_process(*words, **environment):
-    """A scheduler or a worker, by Dask's own command."""
-    command = [sys.executable, "-m", "dask", *words, "--no-dashboard"]
-    paths = {"PYTHONPATH": str(Path(__file__).parent.parent)}
-    with subprocess.Popen(command, env=os.environ | paths | environment, cwd="/", stderr=subprocess.DEVNULL) as process:
-        try:
-            yield process
-        finally:
-            process.terminate()
-
-
-def wait_until(true):
-    until = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.1)
-
-
 def test_late_workers_that_disagree_are_left_out(finished, address, tmp_path):
     (tmp_path / "kvwall").mkdir()  # a kvwall without what is needed
     (tmp_path / "kvwall" / "__init__.py").touch()
@@ -305,80 +260,12 @@ def test_late_workers_that_disagree_are_left_out(finished, address, tmp_path):
     wait_until(lambda: cluster.size().workers == 2)
 
 
-@contextlib.contextmanager
-def scheduler(where):
-    with dask_process("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(where)) as process:
-        wait_until(where.exists)
-        yield process
-
-
-class Kills(Silent):
-    """Kills a process as soon as workers are waited for."""
-
-    def __init__(self, process):
-        self._process = process
-
-    def update(self, done):
-        self._process.kill()
-
-
-def test_a_scheduler_that_dies_is_said_to_be_gone(tmp_path):
-    where = tmp_path / "scheduler.json"
-    with scheduler(where) as process, pytest.raises(InputError, match="the scheduler is gone"):
-        run_sweep(Study.from_text(STUDY), tmp_path / "out", Kills(process), cluster_asked(None, str(where)))
-    assert not (tmp_path / "out" / agreement.PROBE).exists()
-
-
-def test_dask_prints_no_logs_while_a_run_uses_it():
-    names = ("distributed", "distributed.client", "distributed.protocol.core", "tornado.application")
-    before = [logging.getLogger(name).level for name in names]
-    with connect._silent():
-        assert not any(logging.getLogger(name).isEnabledFor(logging.CRITICAL) for name in names)
-    assert [logging.getLogger(name).level for name in names] == before
-
-
 def test_a_dry_run_counts_what_there_is(address, study_file, tmp_path, monkeypatch, capsys):
     assert cluster_asked(None, address).size() == (2, 1, min(2, os.cpu_count()))
     monkeypatch.setattr(dry_run, "_trial", lambda problem, *, evaluates_all: (1.0, 100.0, None, None))
-    monkeypatch.setattr(dry_run, "_storing", lambda study, problem, plan: ((), 0.0))
+    monkeypatch.setattr(dry_run, "_storing", lambda study, problem, plan: ((), 0.0, 0.0))
     for asked in (["--workers", "2"], ["--dask", address]):
         assert run(["sweep", study_file, "--out", str(tmp_path / "out"), "--dry-run", "--json", *asked]) == 0
         plan = json.loads(capsys.readouterr().out)
         assert plan["processes"] == 2
         assert plan["streaming_seconds"] == 100.0 * os.cpu_count() / min(2, os.cpu_count())
-
-
-def test_a_dry_run_needs_workers_to_count(study_file, tmp_path, capsys):
-    where = tmp_path / "scheduler.json"
-    with scheduler(where):
-        assert run(["sweep", study_file, "--dry-run", "--dask", str(where)]) == 2
-    assert "no worker is there yet" in capsys.readouterr().err
-
-
-def test_workers_that_cannot_be_started_are_no_traceback(study_file, tmp_path, monkeypatch, capsys):
-    def refused(**asked):
-        raise RuntimeError("Nanny failed to start.")
-
-    monkeypatch.setattr("distributed.LocalCluster", refused)
-    assert run(["sweep", study_file, "--out", str(tmp_path / "out"), "--workers", "2"]) == 2
-    assert "--workers 2: they could not be started on this machine (Nanny failed to start.)" in capsys.readouterr().err
-
-
-class Stuck:
-    """A local cluster that cannot be reached, nor closed."""
-
-    def __init__(self, **asked):
-        pass
-
-    def close(self):
-        raise TimeoutError
-
-
-def test_workers_that_do_not_answer_are_no_traceback(monkeypatch):
-    def silent(where, **how):
-        raise OSError("timed out")
-
-    monkeypatch.setattr("distributed.LocalCluster", Stuck)
-    monkeypatch.setattr("distributed.Client", silent)
-    with pytest.raises(InputError, match=r"the workers of this machine do not answer within 15 s \(timed out\): give"):
-        cluster_asked(2, None).connected().__enter__()
