@@ -89,8 +89,8 @@ class Plan:
         return asdict(self)
 
 
-def plan_run(study: Study, out: Path | None, elsewhere: tuple[int, int] | None = None) -> Plan:
-    """Try a study out, for this process and all its cores or for (processes, cores) elsewhere.
+def plan_run(study: Study, out: Path | None, elsewhere: tuple[int, int, int] | None = None) -> Plan:
+    """Try a study out, for this process and all its cores or for (processes, threads of each, cores) elsewhere.
 
     Raises InputError where it could not be run.
     """
@@ -100,7 +100,7 @@ def plan_run(study: Study, out: Path | None, elsewhere: tuple[int, int] | None =
         refuse_too_big(folder, plan)
     compiling, streaming, settling, share = _trial(problem, evaluates_all=store.summary)
     stored, storing, for_storing = _storing(study, problem, plan) if store.points else ((), 0.0, 0.0)
-    processes, cores = elsewhere or (1, _CORES)
+    processes, threads, cores = elsewhere or (1, _CORES, _CORES)
     faster = cores / _CORES
     streaming = None if streaming is None else streaming / faster
     size = sum(one.bytes for one in stored)
@@ -124,7 +124,7 @@ def plan_run(study: Study, out: Path | None, elsewhere: tuple[int, int] | None =
         disk_bytes_free=free_bytes(folder),
         disk_seconds_expected=flushing,
         processes=processes,
-        memory_bytes_expected=_peak_memory() + _in_flight(stored, plan, threads=1 if elsewhere else _CORES),
+        memory_bytes_expected=_peak_memory() + _in_flight(stored, plan, threads),
         stored=stored,
         out=str(folder),
     )

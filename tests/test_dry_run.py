@@ -80,7 +80,7 @@ def test_more_processes_take_less_time_and_each_keeps_its_own_blocks(study, tmp_
     monkeypatch.setattr(dry_run, "_peak_memory", lambda: 0)
     monkeypatch.setattr(Stream, "seconds_expected", lambda stream: 100.0)
     here = plan_run(asked, tmp_path)
-    many = plan_run(asked, tmp_path, elsewhere=(90, 50 * dry_run._CORES))
+    many = plan_run(asked, tmp_path, elsewhere=(90, 1, 50 * dry_run._CORES))
     assert (here.processes, here.streaming_seconds) == (1, 100.0)
     assert (many.processes, many.streaming_seconds) == (90, 2.0)
     points = here.points  # one block: it holds two metrics of four bytes and the status of one

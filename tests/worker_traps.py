@@ -25,7 +25,6 @@ SIZES = {
     (run, "Stream"): functools.partial(run.Stream, points_per_call=6),
 }
 """What tests set in their own process as well: both sides must cut the grid alike."""
-USUAL = {(module, name): getattr(module, name) for module, name in SIZES}
 
 
 def dask_setup(worker: object) -> None:

@@ -1,68 +1,156 @@
-"""Whether all workers would compute what this machine would: packages, records, laws, results folder."""
+"""Whether a worker would compute what the driver would: packages, threads, records, laws, results folder."""
 
 from __future__ import annotations
 
+import os
+import pickle
+import platform
+import time
 from collections.abc import Mapping
-from typing import Any, Final
-
-from distributed import Client
-from distributed.versions import get_versions
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from kvwall.spaces.errors import InputError
-from kvwall.sweep.cluster.worker import Found, examine, processor
 
-_PACKAGES: Final = ("kvwall", "jax", "jaxlib")
-_COMPARED: Final = ("python", *_PACKAGES, "numpy", "distributed")
-_MOST_FAULTS: Final = 5
+if TYPE_CHECKING:
+    from kvwall.sweep.study import Study
 
-
-def check_packages(client: Client) -> None:
-    """Raises InputError naming each worker whose packages are others than this machine's."""
-    own = _versions(get_versions(packages=_PACKAGES))
-    faults = []
-    answers: Any = client.get_versions(packages=list(_PACKAGES))
-    for address, found in answers["workers"].items():
-        theirs = _versions(found)
-        differing = [
-            f"{name} {theirs[name] or 'absent'} (here {own[name] or 'absent'})"
-            for name in _COMPARED
-            if theirs[name] != own[name]
-        ]
-        if differing:
-            faults.append(f"worker {address} has {', '.join(differing)}: use the same environment everywhere")
-    _refuse(faults)
+PROBE: Final = ".probe"
+"""File in the results folder that says whether workers see the same folder."""
+_PACKAGES: Final = ("kvwall", "jax", "jaxlib", "numpy", "distributed")
+_SECONDS_FOR_PROBE: Final = 15.0  # what a network file system may take to show a new file
 
 
-def _versions(found: Mapping[str, Any]) -> dict[str, str]:
-    """Package -> version; of Python what decides whether code can be exchanged."""
-    packages = found["packages"]
-    versions = {name: str(packages.get(name) or "") for name in _COMPARED}
-    return versions | {"python": ".".join(versions["python"].split(".")[:2])}
+@dataclass(frozen=True)
+class Machine:
+    """What a process computes with."""
+
+    versions: Mapping[str, str]
+    """Of Python, as far as it decides whether code can be exchanged, and of packages; "absent" where one is not."""
+    nproc: str
+    """What XLA takes for the number of cores when JAX starts: numbers depend on it in their last bit."""
+    processor: str
+    """Blank where the system does not say. Kernels are compiled for it."""
+
+    @classmethod
+    def here(cls) -> Machine:
+        """Of this process."""
+        python = ".".join(platform.python_version_tuple()[:2])
+        versions = {name: _version(name) for name in _PACKAGES}
+        return cls({"python": python, **versions}, nproc(), processor())
+
+    def differences(self, driver: Machine) -> list[str]:
+        """What keeps this process from doing the driver's tasks, with the remedy."""
+        found = []
+        theirs = {**dict.fromkeys(driver.versions, "absent"), **self.versions}
+        others = [f"{name} {theirs[name]} (here {own})" for name, own in driver.versions.items() if theirs[name] != own]
+        if others:
+            found.append(f"has {', '.join(others)}: use the same environment everywhere")
+        if self.nproc != driver.nproc:
+            found.append(
+                f"has NPROC={self.nproc} (here {driver.nproc}), on which the last bit of a number depends: "
+                f"start it with NPROC={driver.nproc}"
+            )
+        return found
 
 
-def check_workers(client: Client, run: str) -> list[str]:
-    """Notices about the workers of a run whose plugin they have.
+@dataclass(frozen=True)
+class Ticket:
+    """All that a worker must be told of a run."""
 
-    Raises InputError naming each worker that has other records or laws, or does not share the results folder.
+    run: str
+    """Name of this run, never used again; also what the probe file holds."""
+    machine: Machine
+    """The driver's."""
+    study: bytes
+    """The study pickled, as it was read, without what was derived from it: a worker derives that from its own files."""
+    spec: Mapping[str, Any]
+    """What decides the results, as the driver has it."""
+    spec_hash: str
+    folder: Path
+    """Absolute."""
+    argv: tuple[str, ...]
+    """The driver's: files say which command made them."""
+    environment: Mapping[str, str | None]
+    """Variables that workers must share; None where one must not be set."""
+
+
+def agreed(ticket: Ticket) -> Study:
+    """The study of a ticket, where this process would compute and write what the driver would.
+
+    Raises InputError naming each difference.
     """
-    answers = client.run(examine, run, on_error="return")
-    faults: list[str] = []
-    processors = {processor()}
-    for address, found in answers.items():
-        if isinstance(found, Found):
-            faults += found.faults
-            processors.add(found.processor)
-        elif isinstance(found, ImportError):
-            faults.append(f"worker {address} cannot import kvwall ({found}): install it there")
-        elif not isinstance(found, OSError):  # a worker that has just gone is replaced
-            faults.append(f"worker {address} could not be examined ({type(found).__name__}: {found})")
-    _refuse(faults)
-    if len(processors) > 1:
-        return [f"the processors differ ({', '.join(sorted(processors))}): so may the last bit of a number"]
-    return []
-
-
-def _refuse(faults: list[str]) -> None:
+    where = f"worker {os.getpid()} on {platform.node()}"
+    faults = Machine.here().differences(ticket.machine)
     if faults:
-        more = [f"and {len(faults) - _MOST_FAULTS} more workers"] * (len(faults) > _MOST_FAULTS)
-        raise InputError([*faults[:_MOST_FAULTS], *more])
+        raise InputError([f"{where} {fault}" for fault in faults])
+    study = _study(ticket, where)
+    _check_folder(ticket, where)
+    return study
+
+
+def _study(ticket: Ticket, where: str) -> Study:
+    from kvwall.sweep.store.spec_file import differences
+
+    try:
+        study: Study = pickle.loads(ticket.study)
+        spec_hash, spec = study.spec_hash, study.spec()
+    except InputError as fault:
+        raise InputError(
+            f"{where} cannot read the study: {fault} (a path in it must be absolute, and on a shared file system)"
+        ) from fault
+    except Exception as fault:  # whatever comes of other code than the driver's
+        raise InputError(
+            f"{where} cannot take in the study ({type(fault).__name__}: {fault}): install the same kvwall"
+        ) from fault
+    if spec_hash != ticket.spec_hash:
+        changes = list(differences(dict(ticket.spec), spec))[:4]
+        raise InputError(
+            f"{where} has other records or laws than this machine ({'; '.join(changes)}): install the same kvwall"
+        )
+    return study
+
+
+def _check_folder(ticket: Ticket, where: str) -> None:
+    until = time.monotonic() + _SECONDS_FOR_PROBE
+    while _probe(ticket.folder) != ticket.run:
+        if time.monotonic() > until:
+            raise InputError(
+                f"{where} does not see {ticket.folder} as this machine does: choose with --out a folder on a file "
+                "system that all workers share, mounted at the same path"
+            )
+        time.sleep(0.2)
+    if not os.access(ticket.folder, os.W_OK):
+        raise InputError(f"{where} may not write to {ticket.folder}: run the workers as a user who may")
+
+
+def _probe(folder: Path) -> str:
+    try:
+        return (folder / PROBE).read_text()
+    except OSError:
+        return ""
+
+
+def nproc() -> str:
+    """Cores that XLA counts in this process: kvwall's kernels set one, where nothing else is set."""
+    return os.environ.get("NPROC", "1")
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # a checkout on the path, for kvwall
+        return "absent"
+
+
+@cache
+def processor() -> str:
+    """What this machine computes with; blank where the system does not say."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")

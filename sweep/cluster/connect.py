@@ -6,36 +6,49 @@ import importlib.util
 import json
 import logging
 import os
+import pickle
 import signal
 import sys
 import uuid
 import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.keeping import REDUCED, STORES
 from kvwall.sweep.store import ResultsFolder
-from kvwall.sweep.store.atomic import write_atomically
 
 if TYPE_CHECKING:
     from distributed import Client, LocalCluster
 
-    from kvwall.sweep.cluster.executor import DaskExecutor
-    from kvwall.sweep.cluster.worker import Ticket
+    from kvwall.sweep.cluster.agreement import Ticket
     from kvwall.sweep.executor import Executor
     from kvwall.sweep.progress import Watch
     from kvwall.sweep.study import Study
 
 _SECONDS_TO_REACH: Final = 15
 _LOCAL_DEATHS: Final = 1
-"""Workers that a task may lose on a local cluster before Dask gives it up; we then try it once more."""
+"""Workers that a task may lose on a local cluster before Dask gives it up, which it may `window.MOST_KILLS` times."""
+_FEWER: Final = "give fewer --workers, or leave them out"
+_START: Final = "start one with `dask scheduler`, or check the address, the port and the firewall"
 _CARRIED: Final = ("SOURCE_DATE_EPOCH",)
 """Variables of the environment that workers must share."""
+
+
+class Size(NamedTuple):
+    """What a cluster has."""
+
+    workers: int
+    threads: int
+    """Of the worker that has most: so many tasks share its memory."""
+    cores: int
+    """That all threads of all workers keep busy."""
 
 
 def cluster_asked(workers: int | None, address: str | None) -> Cluster | None:
@@ -68,24 +81,34 @@ class Cluster:
 
     @contextmanager
     def connected(self) -> Iterator[Client]:
-        """A client of the cluster. Raises InputError where no scheduler answers."""
-        if self.address is None:
-            with _local(self.workers or 1) as local, _client(local) as client:
-                yield client
-        else:
-            with _client(_scheduler(self.address), self.address) as client:
-                yield client
+        """A client of the cluster. Raises InputError where no scheduler answers, or no worker can be started."""
+        with _silent():
+            if self.address is None:
+                with (
+                    _local(self.workers or 1) as local,
+                    _client(local, "the workers of this machine do not answer", _FEWER) as client,
+                ):
+                    yield client
+            else:
+                with _client(_scheduler(self.address), f"no scheduler answers at {self.address}", _START) as client:
+                    yield client
 
-    def size(self) -> tuple[int, int]:
-        """(tasks done at once, cores that do them). Raises InputError where no scheduler or worker is there."""
+    def size(self) -> Size:
+        """What does the work. Raises InputError where no scheduler or worker is there."""
         if self.address is None:
             workers = self.workers or 1
-            return workers, min(workers, os.cpu_count() or 1)
+            return Size(workers, 1, min(workers, os.cpu_count() or 1))
         with self.connected() as client:
-            threads = sum(client.nthreads().values())
+            try:
+                threads, of_machines = client.nthreads(), client.run(os.cpu_count, on_error="ignore")
+            except OSError as fault:
+                raise InputError(f"the scheduler at {self.address} is gone ({_short(fault)}): {_START}") from fault
         if not threads:
-            raise InputError(f"--dask {self.address}: no worker is there yet, so how long they take cannot be said")
-        return threads, threads
+            raise InputError(
+                f"--dask {self.address}: no worker is there yet, so how long they take cannot be said: start one with "
+                "`dask worker`, or leave --dry-run out, as the sweep waits for one"
+            )
+        return Size(len(threads), max(threads.values()), _cores(threads, of_machines))
 
     @contextmanager
     def employed(self, study: Study, folder: ResultsFolder, watch: Watch) -> Iterator[Executor]:
@@ -93,44 +116,26 @@ class Cluster:
 
         Raises InputError where no scheduler answers, then or, if it is to be one that exists, now.
         """
-        from kvwall.sweep.cluster.executor import OnDemand
-
-        with ExitStack() as held:
-            client = held.enter_context(self.connected()) if self.address else None
-
-            def start() -> DaskExecutor:
-                reached = client or held.enter_context(self.connected())
-                return held.enter_context(self._working(reached, study, folder, watch))
-
-            yield OnDemand(start)
-
-    @contextmanager
-    def _working(self, client: Client, study: Study, folder: ResultsFolder, watch: Watch) -> Iterator[DaskExecutor]:
         from kvwall.sweep.cluster.executor import DaskExecutor
-        from kvwall.sweep.cluster.worker import PROBE
 
-        ticket = _ticket(study, folder)
-        probe = ticket.folder / PROBE
-        try:
-            write_atomically(probe, ticket.run.encode())
-            with DaskExecutor(client, ticket, folder.log, watch, own=self.address is None) as executor:
-                folder.notices.extend(executor.notices)
+        with self.connected() if self.address else nullcontext() as client:
+            reached: AbstractContextManager[Client] = nullcontext(client) if client else self.connected()
+            with DaskExecutor(reached, _ticket(study, folder), folder, watch, own=client is None) as executor:
                 yield executor
-        finally:
-            probe.unlink(missing_ok=True)
 
 
 def _ticket(study: Study, folder: ResultsFolder) -> Ticket:
-    from kvwall.sweep.cluster.worker import Ticket
+    from kvwall.sweep.cluster.agreement import Machine, Ticket
 
     return Ticket(
         run=uuid.uuid4().hex,
-        study=replace(study),  # without what has been derived from it
+        machine=Machine.here(),
+        study=pickle.dumps(replace(study)),  # without what has been derived from it
         spec=study.spec(),
         spec_hash=study.spec_hash,
         folder=folder.path.absolute(),
         argv=tuple(sys.argv),
-        environment={name: os.environ[name] for name in _CARRIED if name in os.environ},
+        environment={name: os.environ.get(name) for name in _CARRIED},
     )
 
 
@@ -140,7 +145,7 @@ def _local(workers: int) -> Iterator[LocalCluster]:
     import dask.config
     from distributed import LocalCluster
 
-    from kvwall.sweep.cluster.worker import ONE_THREAD
+    from kvwall.sweep.cluster.agreement import nproc
 
     resource_tracker.ensure_running()  # when it is started it lets interrupts through again
     with dask.config.set({"distributed.scheduler.allowed-failures": _LOCAL_DEATHS}):
@@ -154,14 +159,19 @@ def _local(workers: int) -> Iterator[LocalCluster]:
                 dashboard_address="127.0.0.1:0",
                 memory_limit=None,
                 silence_logs=logging.CRITICAL,
-                env=ONE_THREAD,
+                env={"NPROC": nproc(), "OMP_NUM_THREADS": "1"},
             )
+        except (OSError, RuntimeError) as fault:
+            raise InputError(
+                f"--workers {workers}: they could not be started on this machine ({_short(fault)}): {_FEWER}"
+            ) from fault
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         try:
             yield cluster
         finally:
-            cluster.close()
+            with suppress(OSError, RuntimeError):  # what they were to do is done, or has failed for a better reason
+                cluster.close()
 
 
 def _scheduler(given: str) -> str:
@@ -183,23 +193,53 @@ def _scheduler(given: str) -> str:
 
 
 @contextmanager
-def _client(where: Any, said: str = "") -> Iterator[Client]:
+def _client(where: Any, failed: str, remedy: str) -> Iterator[Client]:
     from distributed import Client
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is in log.jsonl
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # versions that differ are refused, with a remedy
             client = Client(where, timeout=_SECONDS_TO_REACH, set_as_default=False)
-    except (OSError, ValueError, RuntimeError) as fault:
-        raise InputError(
-            f"no scheduler answers at {said} within {_SECONDS_TO_REACH} s ({_short(fault)}): start one with "
-            "`dask scheduler`, or check the address, the port and the firewall"
-        ) from fault
+    except (ImportError, OSError, ValueError, RuntimeError) as fault:
+        raise InputError(f"{failed} within {_SECONDS_TO_REACH} s ({_short(fault)}): {remedy}") from fault
     try:
         yield client
     finally:
-        client.close(timeout=10)
+        with suppress(OSError, RuntimeError):  # it is of no more use, whatever became of the scheduler
+            client.close(timeout=10)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Without the logs of Dask, whose loggers have levels of their own: what matters is in log.jsonl."""
+    import distributed  # noqa: F401 - which sets those levels
+
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in ("distributed", "tornado")]
+    before = {logger: logger.level for logger in map(logging.getLogger, names)}
+    try:
+        for logger in before:
+            logger.setLevel(logging.CRITICAL + 1)
+        yield
+    finally:
+        for logger, level in before.items():
+            logger.setLevel(level)
+
+
+def _cores(threads: Mapping[str, int], of_machines: Mapping[str, int | None]) -> int:
+    """Cores that these threads of workers keep busy, where a machine has so many in all.
+
+    >>> _cores({"tcp://10.0.0.1:1": 4, "tcp://10.0.0.1:2": 4, "tcp://10.0.0.2:1": 4}, {"tcp://10.0.0.1:1": 6})
+    10
+    """
+    there = Counter[str]()
+    for worker, own in threads.items():
+        there[_host(worker)] += own
+    most = {_host(worker): found for worker, found in of_machines.items()}
+    return sum(min(own, most.get(host) or own) for host, own in there.items())
+
+
+def _host(worker: str) -> str:
+    return urlsplit(worker).hostname or worker
 
 
 def _short(fault: BaseException) -> str:

@@ -1,42 +1,52 @@
-"""Which workers are there, and what to do when none is."""
+"""Which workers are there, which of them do not agree with the driver, and what to do when none is left."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from distributed import Client
+from distributed.client import ClosedClientError
 
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.progress import Watch
+from kvwall.sweep.store import ResultsFolder
 
 SECONDS_BETWEEN_LOOKS: Final = 1.0
 _SECONDS_WITHOUT_WORKERS: Final = {True: 60.0, False: 3600.0}
 """How long to wait for a worker, on a cluster of our own and on another: a batch system's queue may be long."""
+_MOST_NAMED: Final = 5
 
 
 class Roster:
-    """Follows who comes and goes; `log` gets an event for each."""
+    """Follows who comes and goes; the folder's log gets an event for each."""
 
-    def __init__(self, client: Client, log: Callable[..., None], watch: Watch, own: bool) -> None:
-        self._client = client
-        self._log = log
+    def __init__(self, client: Client, folder: ResultsFolder, watch: Watch, own: bool) -> None:
+        self.client = client
+        self._folder = folder
         self._watch = watch
         self._patience = _SECONDS_WITHOUT_WORKERS[own]
         self._threads: Mapping[str, int] = {}
+        self._refused: dict[str, str] = {}
         self._looked = float("-inf")
         self._seen = time.monotonic()
 
     @property
     def threads(self) -> int:
-        """Of all workers."""
-        return sum(self._threads.values())
+        """Of all workers that may be given tasks."""
+        return sum(self._threads[worker] for worker in self.workers)
 
     @property
     def workers(self) -> list[str]:
-        """Their addresses."""
-        return list(self._threads)
+        """The addresses of those that may be given tasks."""
+        return [worker for worker in self._threads if worker not in self._refused]
+
+    @property
+    def all_may(self) -> bool:
+        """Whether no worker that is there was refused."""
+        return not self._refused
 
     def wait(self) -> None:
         """Until there is a worker. Raises InputError where none comes."""
@@ -47,38 +57,63 @@ class Roster:
         self._watch.update(1)
 
     def look(self) -> int:
-        """Look again, if the last look is long enough ago; how many workers there are.
+        """Look again, if the last look is long enough ago; how many workers may be given tasks.
 
-        Raises InputError where the scheduler is gone, or every worker for too long.
+        Raises InputError where the scheduler is gone, or every such worker for too long.
         """
-        now = time.monotonic()
-        if now - self._looked >= SECONDS_BETWEEN_LOOKS:
-            self._looked = now
-            self._compare(self._client_threads())
-            if self._threads:
-                self._seen = now
-            elif now - self._seen > self._patience:
+        if time.monotonic() - self._looked >= SECONDS_BETWEEN_LOOKS:
+            self._look_now()
+            if not self.workers and time.monotonic() - self._seen > self._patience:
                 raise InputError(
-                    f"no worker has been there for {self._patience:.0f} s: start some with `dask worker`; "
-                    "the same command goes on from what is finished"
+                    [
+                        f"no worker has been there for {self._patience:.0f} s: start some with `dask worker`; "
+                        "the same command goes on from what is finished",
+                        *_first(self._refused),
+                    ]
                 )
-        return len(self._threads)
+        return len(self.workers)
 
-    def _client_threads(self) -> Mapping[str, int]:
+    def refuse(self, worker: str, faults: Sequence[str]) -> None:
+        """Give this one no more tasks until it has been started again. Raises InputError where no other is there."""
+        if worker in self._refused:
+            return
+        self._look_now()
+        said = "; ".join(faults)
+        self._refused[worker] = said
+        self._folder.log("worker_refused", worker=worker, reason=said, workers=len(self.workers))
+        if not self.workers:
+            raise InputError(_first(self._refused))
+        self._folder.notices.append(f"{said}: it was not used")
+        self._watch.crew(len(self.workers))
+
+    @contextmanager
+    def reaching(self) -> Iterator[None]:
+        """Around what asks the scheduler. Raises InputError where it is gone."""
         try:
-            if self._client.status != "running":
+            if self.client.status != "running":
                 raise OSError("the connection was lost")
-            found: Mapping[str, int] = self._client.nthreads()
-        except OSError as fault:
+            yield
+        except (OSError, ClosedClientError) as fault:
             raise InputError(
                 f"the scheduler is gone ({fault}): start it again; the same command goes on from what is finished"
             ) from fault
-        return found
 
-    def _compare(self, threads: Mapping[str, int]) -> None:
+    def _look_now(self) -> None:
+        with self.reaching():
+            threads = self.client.nthreads()
+        self._refused = {worker: said for worker, said in self._refused.items() if worker in threads}
         for worker in self._threads.keys() - threads.keys():
-            self._log("worker_lost", worker=worker, workers=len(threads))
+            self._folder.log("worker_lost", worker=worker, workers=len(threads))
         for worker in threads.keys() - self._threads.keys():
-            self._log("worker_came", worker=worker, workers=len(threads))
+            self._folder.log("worker_came", worker=worker, workers=len(threads))
         self._threads = threads
-        self._watch.crew(len(threads))
+        self._looked = time.monotonic()
+        if self.workers:
+            self._seen = self._looked
+        self._watch.crew(len(self.workers))
+
+
+def _first(refused: Mapping[str, str]) -> list[str]:
+    """What is wrong with the first few workers."""
+    more = len(refused) - _MOST_NAMED
+    return [*refused.values()][:_MOST_NAMED] + [f"and {more} more workers"] * (more > 0)

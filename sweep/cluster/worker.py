@@ -1,47 +1,26 @@
-"""What runs in a worker: a study is unpacked and its kernels are compiled once per process, then all tasks use them."""
+"""What runs in a worker: it sees that it agrees with the driver, compiles a study's kernels once, and does tasks."""
 
 from __future__ import annotations
 
 import os
-import platform
+import pickle
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from distributed import Worker, WorkerPlugin
+from distributed import Client, get_worker
 
 from kvwall.spaces.errors import InputError
+from kvwall.sweep.cluster.agreement import Ticket, agreed, processor
 
 if TYPE_CHECKING:
     from kvwall.sweep.study import Study
     from kvwall.sweep.tasks import Workplace
 
-PROBE: Final = ".probe"
-"""File in the results folder that says whether workers see the same folder."""
-ONE_THREAD: Final = {"NPROC": "1", "OMP_NUM_THREADS": "1"}
-"""Environment that holds XLA to one thread per task; read when JAX starts."""
-_SECONDS_FOR_PROBE: Final = 15.0  # what a network file system may take to show a new file
-
-
-@dataclass(frozen=True)
-class Ticket:
-    """All that a worker must be told of a run."""
-
-    run: str
-    """Name of this run, never used again; also what the probe file holds."""
-    study: Study
-    """As it was read, without what was derived from it: a worker derives that from its own files."""
-    spec: Mapping[str, Any]
-    """What decides the results, as the driver has it."""
-    spec_hash: str
-    folder: Path
-    """Absolute."""
-    argv: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
+_MOST_RUNS: Final = 2
+"""Runs whose kernels a worker keeps: one may go on soon after it was stopped, or two take turns."""
 
 
 @dataclass(frozen=True)
@@ -52,114 +31,96 @@ class Done:
     seconds: float
     compile_seconds: float
     """More than 0 where the task was the first of its process."""
+    processor: str
+    """Of the worker."""
 
 
-class Prepare(WorkerPlugin):
-    """Gives a run's ticket to every worker, those that come later included."""
+class Disagreement(Exception):
+    """A worker would not compute what the driver would: its address, and one sentence per difference."""
 
-    def __init__(self, ticket: Ticket) -> None:
-        self.name = f"kvwall-{ticket.run}"
-        self._ticket = ticket
-
-    def setup(self, worker: Worker) -> None:
-        """Called in each worker before its first task; must come before JAX is imported."""
-        for name, value in (ONE_THREAD | dict(self._ticket.environment)).items():
-            os.environ.setdefault(name, value)
-        _tickets[self._ticket.run] = self._ticket
-
-    def teardown(self, worker: Worker) -> None:
-        """The run is over. Its kernels stay until another study comes: it may go on."""
-        _tickets.pop(self._ticket.run, None)
-        _places.pop(self._ticket.run, None)
+    def __init__(self, worker: str, faults: tuple[str, ...]) -> None:
+        super().__init__(worker, faults)
+        self.worker = worker
+        self.faults = faults
 
 
-_tickets: dict[str, Ticket] = {}
+class _Order:
+    """Unpickling it does a task."""
+
+    def __init__(self, *task: Any) -> None:
+        self._task = task
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return perform, self._task
+
+
+def order(ticket: Ticket, kind: str, item: Any) -> bytes:
+    """A task for `pickle.loads`, which is in every Python: it answers `Done`.
+
+    If Dask itself unpickled our code, a worker or a scheduler that lacks kvwall would lose its connection over it,
+    without a word; like this the task fails there, and says why.
+    """
+    return pickle.dumps(_Order(ticket, kind, item))
+
+
+def without_kvwall(client: Client) -> dict[str, str]:
+    """Worker -> a sentence, for each that cannot do an order because it lacks kvwall or has an old one."""
+    answers = client.run(pickle.loads, pickle.dumps(perform), on_error="return")
+    return {
+        address: f"worker {address} cannot import kvwall ({answer}): use the same environment everywhere"
+        for address, answer in answers.items()
+        if isinstance(answer, ImportError | AttributeError)
+    }
+
+
+def perform(ticket: Ticket, kind: str, item: Any) -> Done:
+    """Do one task.
+
+    Raises Disagreement where this worker would not do it as the driver would, InputError where the disk refuses.
+    """
+    os.environ.setdefault("NPROC", ticket.machine.nproc)  # read when JAX starts
+    place = _workplace(ticket)
+    _take_over(ticket)
+    from kvwall.sweep.tasks import TASKS
+
+    compile_seconds = place.kernels.make_ready(kind)
+    began = time.perf_counter()
+    result = TASKS[kind].work(place, item)
+    return Done(result, time.perf_counter() - began, compile_seconds, processor())
+
+
 _places: dict[str, Workplace] = {}
-_last: dict[str, Workplace] = {}
-"""By the spec_hash, and never more than one."""
+"""By the run, the latest last."""
 _entering = threading.Lock()
 
 
-def perform(run: str, kind: str, item: Any) -> Done:
-    """Do one task. Raises InputError where this worker does not agree with the driver, or where the disk refuses."""
-    from kvwall.sweep.tasks import TASKS
-
-    place = _workplace(run)
-    compile_seconds = place.make_ready(kind)
-    began = time.perf_counter()
-    result = TASKS[kind].work(place, item)
-    return Done(result, time.perf_counter() - began, compile_seconds)
-
-
-def _workplace(run: str) -> Workplace:
+def _workplace(ticket: Ticket) -> Workplace:
+    """Made for each run; runs of equal studies share what is compiled, and nothing that files say of a run."""
     with _entering:
-        if run not in _places:
-            from kvwall.sweep.tasks import Workplace
+        if ticket.run not in _places:
+            study = _agreed(ticket)
+            from kvwall.sweep.tasks import Kernels, Workplace  # only now, as other packages may not have it
 
-            ticket = _tickets[run]
-            faults = disagreements(ticket)
-            if faults:
-                raise InputError(faults)
-            sys.argv = list(ticket.argv)  # shards say which command made them
-            place = _last.get(ticket.spec_hash) or Workplace(ticket.study, ticket.folder)
-            _last.clear()
-            _last[ticket.spec_hash] = _places[run] = place.moved_to(ticket.folder)
-        return _places[run]
+            known = [place.kernels for place in _places.values() if place.study.spec_hash == ticket.spec_hash]
+            place = Workplace(study, ticket.folder, known[-1] if known else Kernels(study))
+            for old in list(_places)[: len(_places) + 1 - _MOST_RUNS]:
+                del _places[old]
+            _places[ticket.run] = place
+        return _places[ticket.run]
 
 
-@dataclass(frozen=True)
-class Found:
-    """What a worker says of itself."""
-
-    faults: tuple[str, ...]
-    processor: str
-
-
-def examine(run: str) -> Found:
-    """What keeps this worker from doing tasks of a run, and what it runs on."""
-    return Found(tuple(disagreements(_tickets[run])), processor())
-
-
-def disagreements(ticket: Ticket) -> list[str]:
-    """Sentences that say how this worker differs from the driver; none where it does not."""
-    from kvwall.sweep.store.spec_file import differences
-
-    where = f"worker {os.getpid()} on {platform.node()}"
+def _agreed(ticket: Ticket) -> Study:
     try:
-        spec_hash, spec = ticket.study.spec_hash, ticket.study.spec()
+        return agreed(ticket)
     except InputError as fault:
-        return [f"{where} cannot read the study: {fault} (a path in it must be absolute, and on a shared file system)"]
-    if spec_hash != ticket.spec_hash:
-        changes = list(differences(dict(ticket.spec), spec))[:4]
-        return [f"{where} has other records or laws than this machine ({'; '.join(changes)}): install the same kvwall"]
-    return _folder_faults(ticket, where)
+        raise Disagreement(get_worker().contact_address or "", fault.faults) from fault
 
 
-def _folder_faults(ticket: Ticket, where: str) -> list[str]:
-    until = time.monotonic() + _SECONDS_FOR_PROBE
-    while _probe(ticket.folder) != ticket.run:
-        if time.monotonic() > until:
-            return [
-                f"{where} does not see {ticket.folder} as this machine does: choose with --out a folder on a file "
-                "system that all workers share, mounted at the same path"
-            ]
-        time.sleep(0.2)
-    if not os.access(ticket.folder, os.W_OK):
-        return [f"{where} may not write to {ticket.folder}: run the workers as a user who may"]
-    return []
-
-
-def _probe(folder: Path) -> str:
-    try:
-        return (folder / PROBE).read_text()
-    except OSError:
-        return ""
-
-
-def processor() -> str:
-    """What this machine computes with; blank where the system does not say."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+def _take_over(ticket: Ticket) -> None:
+    """Have the driver's command and environment, which files state; another run's are forgotten."""
+    sys.argv = list(ticket.argv)
+    for name, value in ticket.environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
