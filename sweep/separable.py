@@ -63,13 +63,15 @@ class Separable:
         self._forms: dict[int, tuple[Value, Form]] = {}
 
     def result(self, name: str, values: Sequence[Value]) -> Value | None:
-        """The result of an operation on two values, of rows and columns."""
+        """The result of an operation on two values, of rows and columns, of the precision of a streamed grid."""
+        if any(np.ndim(value) > ONE.ndim or value.dtype != ONE.dtype for value in values):
+            return None
         arithmetic: Mapping[str, Callable[[Form, Form], Form | None]] = {
             "mul": self._times, "div": self._over, "add": self._plus, "sub": self._minus,
         }  # fmt: skip
         if name in _TURNED:
             return self.compared(name, values)
-        if name not in arithmetic or any(np.ndim(value) > ONE.ndim for value in values):
+        if name not in arithmetic:
             return None
         try:
             form = arithmetic[name](*map(self._form_of, values))

@@ -75,3 +75,10 @@ def test_columns_that_go_together_are_found_by_one_of_them():
     assert together is not None
     found = together.at(jnp.float32([[2.0], [3.0]]))
     np.testing.assert_array_equal(np.concatenate(found, axis=1), [[2, 4, -2, 7], [3, 9, -3, 7]])
+
+
+def test_numbers_of_another_precision_keep_their_order():
+    with jax.enable_x64(True):
+        rows, columns = ({name: np.float64(array) for name, array in of.items()} for of in (ROW, COLUMN))
+        found = jax.jit(compact(lambda x: x["r"] * (8.0 * x["c"]) / x["s"]))(rows | columns)
+    np.testing.assert_allclose(found, rows["r"] * 8 * columns["c"] / rows["s"], rtol=1e-14)
