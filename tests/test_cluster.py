@@ -23,7 +23,7 @@ from tests.test_run import STUDY
 from tests.worker_traps import SIZES
 
 pytest.importorskip("distributed")
-from kvwall.sweep.cluster import agreement, cluster_asked, connect  # noqa: E402 - after the skip
+from kvwall.sweep.cluster import agreement, cluster_asked, connect, window  # noqa: E402 - after the skip
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
 PRELOAD = str(Path(__file__).parent / "worker_traps.py")
@@ -199,16 +199,17 @@ def test_a_run_begun_one_way_is_finished_the_other(stage, workers_first, finishe
     [("fail", "failed 3 times (RuntimeError: a trap)"), pytest.param("kill", "killed", marks=pytest.mark.long)],
 )
 def test_a_task_that_never_works_is_named_and_the_rest_is_kept(
-    trap, words, finished, traps, address, study_file, tmp_path, capsys
+    trap, words, finished, traps, address, study_file, tmp_path, monkeypatch, capsys
 ):
-    (traps / f"{trap}-shard-2").touch()
+    monkeypatch.setattr(window, "PER_THREAD", 1)  # two are under way: this one is sent when others are stored
+    (traps / f"{trap}-shard-4").touch()
     assert run(["sweep", study_file, "--out", str(tmp_path / "out"), "--dask", address]) == 2
-    (traps / f"{trap}-shard-2").unlink()
+    (traps / f"{trap}-shard-4").unlink()
     said = capsys.readouterr().err
-    assert f"shard 000002.nc {words}" in said
+    assert f"shard 000004.nc {words}" in said
     assert "what is finished is kept" in said
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "shards").glob("*.nc")}
-    assert "000000.nc" in {path.name for path in kept}
+    assert kept
     run_sweep(Study.from_text(STUDY), tmp_path / "out")
     assert kept == {path: path.stat().st_mtime_ns for path in kept}
     assert_same_numbers(finished[0], tmp_path / "out")

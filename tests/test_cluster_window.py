@@ -163,7 +163,7 @@ def test_a_refused_worker_that_was_started_again_is_asked_again(folder):
     assert (roster.workers, roster.threads, roster.all_may) == (["b"], 1, False)
     for there in ("b", "ab"):
         cluster.workers = dict.fromkeys(there, 1)
-        roster._look_now()
+        roster.look_now()
     assert (roster.workers, roster.all_may) == (["a", "b"], True)
 
 

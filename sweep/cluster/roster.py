@@ -62,7 +62,7 @@ class Roster:
         Raises InputError where the scheduler is gone, or every such worker for too long.
         """
         if time.monotonic() - self._looked >= SECONDS_BETWEEN_LOOKS:
-            self._look_now()
+            self.look_now()
             if not self.workers and time.monotonic() - self._seen > self._patience:
                 raise InputError(
                     [
@@ -77,7 +77,7 @@ class Roster:
         """Give this one no more tasks until it has been started again. Raises InputError where no other is there."""
         if worker in self._refused:
             return
-        self._look_now()
+        self.look_now()
         said = "; ".join(faults)
         self._refused[worker] = said
         self._folder.log("worker_refused", worker=worker, reason=said, workers=len(self.workers))
@@ -98,7 +98,8 @@ class Roster:
                 f"the scheduler is gone ({fault}): start it again; the same command goes on from what is finished"
             ) from fault
 
-    def _look_now(self) -> None:
+    def look_now(self) -> None:
+        """Look, however short ago the last look was. Raises InputError where the scheduler is gone."""
         with self.reaching():
             threads = self.client.nthreads()
         self._refused = {worker: said for worker, said in self._refused.items() if worker in threads}

@@ -151,7 +151,9 @@ class Window:
     def _count(self, flight: _Flight, fault: Exception) -> None:
         """Take note of a failure. Raises InputError where it was the last that is allowed."""
         flight.attempts += 1
-        flight.kills += isinstance(fault, KilledWorker)
+        if isinstance(fault, KilledWorker):
+            flight.kills += 1
+            self._roster.look_now()
         reason = f"{type(fault).__name__}: {fault}".splitlines()[0][:300]
         self._log("task_failed", task=flight.name, attempt=flight.attempts, reason=reason)
         if flight.kills >= MOST_KILLS:
