@@ -20,7 +20,7 @@ import xarray as xr
 from kvwall.spaces.errors import Faults, InputError, nearest
 from kvwall.sweep.keeping import DEFAULT_PROFILE, PROFILES
 from kvwall.sweep.progress import Silent, Watch
-from kvwall.sweep.store import STORED_DAMAGED, open_front, open_results, open_summary
+from kvwall.sweep.store import STORED_DAMAGED, check_stored, open_front, open_results, open_summary
 from kvwall.sweep.store.atomic import OUT, check_target, refused, replaced_folder
 from kvwall.sweep.store.front_file import ROW
 from kvwall.sweep.store.spec_file import read_spec
@@ -115,6 +115,7 @@ def _write_arrays(folder: Path, to: str, path: Path, force: bool, watch: Watch) 
     """The stored points as one netCDF file, or as a folder of Zarr."""
     if to == "zarr":
         check_zarr()
+    check_stored(folder)
     with open_results(folder) as stored:
         _refuse_existing(path, force)
         watch.stage(f"writing {path.name}", int(stored.attrs["shard_count"]), "blocks")
@@ -188,6 +189,7 @@ def _rows(folder: str | Path, what: str) -> Iterator[Rows]:
             names = [*_ordered_axes(front, folder), *map(str, front.data_vars)]
             yield Rows(_columns(front, names), _about(front, what), lambda: iter([_front_batch(front, names)]))
         case "grid":
+            check_stored(folder)
             with open_results(folder) as stored:
                 axes = _ordered_axes(stored, folder)
                 names = [*(name for name in axes if stored[name].dims), *map(str, stored.data_vars)]

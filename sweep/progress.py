@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
@@ -90,7 +91,9 @@ class LineWatch:
         self._workers = workers
 
     def _say(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        with suppress(OSError):  # nobody listens any more: the work goes on
+            if sys.stderr is not None:
+                print(line, file=sys.stderr, flush=True)
 
 
 class BarWatch:
@@ -134,7 +137,7 @@ class BarWatch:
 
 def watch() -> BarWatch | LineWatch:
     """What fits stderr: a bar on a terminal, lines elsewhere."""
-    return BarWatch() if sys.stderr.isatty() else LineWatch()
+    return BarWatch() if sys.stderr is not None and sys.stderr.isatty() else LineWatch()
 
 
 def _status(done: int, total: int, seconds: float, unit: str, before: int = 0, crew: str = "") -> str:

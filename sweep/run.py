@@ -261,7 +261,7 @@ def why_nothing(study: Study, folder: str | Path) -> list[str]:
     if "constraint" in summary:
         for name, count in zip(summary["constraint"].values, summary["rejected"].values, strict=True):
             said.append(f"constraint {name} alone rejects {int(count):,} of the {feasible:,} feasible points")
-    for objective in study.objectives:
+    for objective in study.objectives if feasible else ():
         extremes = [summary[name] for name in summary if str(name).startswith(f"{objective.metric}_lowest_by_")]
         if extremes and all(bool(np.all(np.isnan(extreme))) for extreme in extremes):
             said.append(f"objective {objective.metric} has no value anywhere: a figure it needs has no source")

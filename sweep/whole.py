@@ -13,7 +13,7 @@ import numpy as np
 
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.keeping import DEFAULT_PROFILE, PROFILES
-from kvwall.sweep.store.checksum import is_intact
+from kvwall.sweep.store.checksum import NAME as CHECKSUM
 from kvwall.sweep.store.image import add_variable, add_words, netcdf_image, set_globals
 from kvwall.sweep.store.shards import shard_name
 from kvwall.sweep.store.view import SHARD_BYTES
@@ -24,25 +24,19 @@ _ABOUT_SHARDS = {"shard_count", "shard_shape"}
 def write_whole(file: BinaryIO, folder: Path, follow: Callable[[int, int], None]) -> None:
     """Write the slice of a results folder into an empty file; `follow` is told how many of how many shards are in.
 
-    Every shard is checked against its own checksum first. Raises InputError where one is missing or damaged, OSError
-    where the disk refuses.
+    `check_stored` has found every shard whole. Raises InputError where one has been damaged since, OSError where the
+    disk refuses.
     """
     with netCDF4.Dataset(folder / "view.nc") as view:
-        count, spec_hash = int(view.shard_count), str(view.spec_hash)
+        count = int(view.shard_count)
         shards = [folder / "shards" / shard_name(index) for index in range(count)]
-        absent = [path for path in shards if not path.is_file()]
-        if absent:
-            raise InputError(
-                f"{absent[0]} and so {len(absent)} of {count} blocks are missing: run `kvwall sweep` again, which "
-                "computes only these, then export"
-            )
         stored = [name for name, variable in view.variables.items() if _is_stored(variable)]
         file.write(netcdf_image(lambda whole: _define(whole, view, stored, shards[0])))
     file.flush()
     with h5py.File(file.name, "r+", locking=False) as whole:
         places = _places(whole)
         for done, path in enumerate(shards, 1):
-            _copy(path, whole, stored, places, spec_hash)
+            _copy(path, whole, stored, places)
             follow(done, count)
 
 
@@ -62,7 +56,7 @@ def _define(whole: netCDF4.Dataset, view: netCDF4.Dataset, stored: Sequence[str]
             whole.createVariable(name, variable.dtype, variable.dimensions, fill_value=fill, **layout).setncatts(about)
         elif variable.dtype is str:
             add_words(whole, name, variable.dimensions, np.atleast_1d(variable[...]).tolist(), about)
-        elif name != SHARD_BYTES:
+        elif name not in {SHARD_BYTES, CHECKSUM}:
             numbers = np.ma.getdata(variable[...])
             add_variable(whole, name, variable.dimensions, numbers, about, may_be_missing=name in chunks)
     kept = {key: view.getncattr(key) for key in view.ncattrs() if key not in _ABOUT_SHARDS}
@@ -86,13 +80,10 @@ def _copy(
     whole: h5py.File,
     stored: Sequence[str],
     places: list[tuple[str, dict[Any, int]]],
-    spec_hash: str,
 ) -> None:
     """Copy the chunks of a shard to their place."""
     try:
         with h5py.File(path, "r", locking=False) as shard:
-            if shard.attrs["spec_hash"].decode() != spec_hash or not is_intact(path, shard):
-                raise ValueError("other bytes than were written")
             start = [places_of[shard[dim][...].tolist()[0]] for dim, places_of in places]
             chunks = [
                 (name, corner, shard[name].id.read_direct_chunk(corner))
@@ -102,8 +93,7 @@ def _copy(
             ]
     except (OSError, KeyError, ValueError, RuntimeError, AttributeError) as fault:
         raise InputError(
-            f"{path} is damaged or of another study ({fault}): run `kvwall sweep` again, which computes only what is "
-            "damaged or missing"
+            f"{path} is damaged ({fault}): run `kvwall sweep` again, which computes only what is damaged or missing"
         ) from fault
     for name, corner, (mask, packed) in chunks:
         place = tuple(first + own for first, own in zip(start, corner, strict=True))

@@ -20,6 +20,28 @@ from kvwall.sweep.run import run_sweep
 from kvwall.sweep.store import ResultsFolder
 from kvwall.sweep.study import Study
 
+SMALL = """
+[study]
+name = "small"
+mode = "ceiling"
+[space]
+model = "meta-llama/Meta-Llama-3-8B"
+hardware = ["h100-sxm", "mi300x"]
+batch = [1, 16, 128]
+context = [4096, 65536]
+key_bits = [16, 8, 4]
+value_bits = "key_bits"
+retention = [1.0, 0.5]
+tensor_parallel = [1, 2]
+[objectives]
+maximize = ["tokens_per_second_per_device"]
+minimize = ["quality_loss_upper"]
+[constraints]
+time_per_output_token = { max = "100 ms" }
+[sweep]
+keep = ["tokens_per_second_per_device", "quality_loss_upper", "regime"]
+"""
+
 TWO_CHIPS = """
 [study]
 name = "two-chips"

@@ -19,7 +19,7 @@ from kvwall.sweep.study import Study
 from kvwall.sweep.tasks import TASKS, Kernels, Workplace
 from tests.compiled_once import compiled_once  # noqa: F401 - a fixture
 from tests.dask_processes import dask_process, wait_until
-from tests.test_run import STUDY
+from tests.finished_sweeps import SMALL as STUDY
 from tests.worker_traps import SIZES
 
 pytest.importorskip("distributed")

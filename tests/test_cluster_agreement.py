@@ -11,7 +11,7 @@ import pytest
 
 from kvwall.spaces.errors import InputError
 from kvwall.sweep.study import Study
-from tests.test_run import STUDY
+from tests.finished_sweeps import SMALL as STUDY
 
 pytest.importorskip("distributed")
 from kvwall.sweep.cluster import agreement  # noqa: E402 - after the skip

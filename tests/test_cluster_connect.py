@@ -12,7 +12,7 @@ from kvwall.sweep.progress import Silent
 from kvwall.sweep.run import run_sweep
 from kvwall.sweep.study import Study
 from tests.dask_processes import scheduler
-from tests.test_run import STUDY
+from tests.finished_sweeps import SMALL as STUDY
 
 pytest.importorskip("distributed")
 from kvwall.sweep.cluster import agreement, cluster_asked, connect  # noqa: E402 - after the skip
@@ -29,7 +29,8 @@ def study_file(tmp_path):
     ("options", "words"),
     [
         (["--workers", "2", "--dask", "tcp://127.0.0.1:1"], "give one of them"),
-        (["--workers", "0"], "at least one"),
+        (["--workers", "0"], "from 1 to 512"),
+        (["--workers", "513"], "from 1 to 512"),
         (["--dask", "tcp://127.0.0.1:1"], "no scheduler answers at tcp://127.0.0.1:1"),
         (["--dask", "none.json"], "give an address such as tcp://scheduler:8786"),
         (["--dask", "nonsense://127.0.0.1:1"], "no scheduler answers at nonsense://127.0.0.1:1"),

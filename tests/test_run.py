@@ -19,31 +19,11 @@ from kvwall.sweep.run import run_sweep, why_nothing
 from kvwall.sweep.store import open_front, open_results, open_summary
 from kvwall.sweep.study import Study
 from tests.compiled_once import compiled_once  # noqa: F401 - a fixture
+from tests.finished_sweeps import SMALL as STUDY
 
 pytestmark = pytest.mark.usefixtures("compiled_once")
 
 ROOT = Path(__file__).resolve().parents[1]
-STUDY = """
-[study]
-name = "small"
-mode = "ceiling"
-[space]
-model = "meta-llama/Meta-Llama-3-8B"
-hardware = ["h100-sxm", "mi300x"]
-batch = [1, 16, 128]
-context = [4096, 65536]
-key_bits = [16, 8, 4]
-value_bits = "key_bits"
-retention = [1.0, 0.5]
-tensor_parallel = [1, 2]
-[objectives]
-maximize = ["tokens_per_second_per_device"]
-minimize = ["quality_loss_upper"]
-[constraints]
-time_per_output_token = { max = "100 ms" }
-[sweep]
-keep = ["tokens_per_second_per_device", "quality_loss_upper", "regime"]
-"""
 
 
 @pytest.fixture(scope="module")
@@ -247,3 +227,39 @@ def test_a_killed_run_resumes_to_the_same_results(tmp_path):
     assert len(files) == 9
     for name in files:
         assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+class Deaf:
+    """A stream whose reader has gone."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+    def flush(self):
+        raise BrokenPipeError
+
+    def isatty(self):
+        return False
+
+
+@pytest.mark.parametrize("stream", [None, Deaf()])
+def test_progress_that_nobody_hears_stops_nothing(stream, tmp_path, monkeypatch):
+    file = study_file(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stream)
+        code = run(["sweep", file, "--out", str(tmp_path / "out")])
+    assert code == 0
+    assert (tmp_path / "out" / "front.nc").exists()
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path, capsys):
+    assert run(["sweep", study_file(tmp_path), "--out", str(tmp_path / "a\udcff")]) == 2
+    assert "is no text in UTF-8" in capsys.readouterr().err
+    assert run(["sweep", study_file(tmp_path), "--out", str(tmp_path / ("long" * 200))]) == 2
+    assert "cannot be written (File name too long)" in capsys.readouterr().err
+
+
+def study_file(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(STUDY)
+    return str(path)

@@ -27,12 +27,14 @@ from hypothesis.extra import numpy as hnp
 from kvwall.objectives.register import LABELS, metric_register
 from kvwall.spaces.axes import AXES
 from kvwall.spaces.errors import InputError
+from kvwall.sweep import checkpoint
 from kvwall.sweep.bitround import KEEP_BITS, bitround
 from kvwall.sweep.results import FrontTable, Histogram, Summary
 from kvwall.sweep.store import ResultsFolder, Shard, ShardPlan, open_front, open_results, open_summary, shards
 from kvwall.sweep.store.attributes import attribute, axis_attributes, metric_attributes
 from kvwall.sweep.store.shards import block_shape, shard_plan
 from kvwall.sweep.study import Study
+from tests.finished_sweeps import TWO_CHIPS, swept
 
 TEXT = """
 [study]
@@ -438,6 +440,7 @@ import sys
 from pathlib import Path
 from kvwall.sweep.store import ResultsFolder, shards
 from kvwall.sweep.study import Study
+from tests.finished_sweeps import TWO_CHIPS, swept
 from tests.test_store import TEXT, write
 shards.MOST_POINTS = 30
 folder = ResultsFolder.create_or_resume(Path(sys.argv[1]), Study.from_text(TEXT))
@@ -701,3 +704,39 @@ def test_the_log_is_strict_json_a_line_even_after_a_torn_one(folder: ResultsFold
     assert started["axes"] == {"batch": [1, 2.0]}
     assert torn == '{"torn": '
     assert json.loads(last)["event"] == "ended"
+
+
+@pytest.mark.parametrize("name", ["front.nc", "summary.nc", "view.nc"])
+def test_a_bit_that_has_flipped_is_noticed_and_mended(name: str, tmp_path: Path) -> None:
+    results = swept(TWO_CHIPS, tmp_path / "results")
+    path, opened = results / name, {"front.nc": open_front, "summary.nc": open_summary, "view.nc": open_results}[name]
+    whole = path.read_bytes()
+    for place in np.random.default_rng(0).integers(0, len(whole), 40).tolist():
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+        with pytest.raises(InputError, match=f"{name} cannot be read"):
+            opened(results)
+    for stump in (b"", whole[:-1]):
+        path.write_bytes(stump)
+        with pytest.raises(InputError, match=f"{name} cannot be read"):
+            opened(results)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("front.nc", "summary.nc"), ("summary.nc", "view.nc"), ("view.nc", "front.nc")]
+)
+def test_a_file_under_anothers_name_is_noticed(name: str, other: str, tmp_path: Path) -> None:
+    results = swept(TWO_CHIPS, tmp_path / "results")
+    shutil.copy(results / other, results / name)
+    with pytest.raises(InputError, match="another file under this name"):
+        {"front.nc": open_front, "summary.nc": open_summary, "view.nc": open_results}[name](results)
+
+
+def test_a_damaged_checkpoint_counts_as_none(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, "hash", {"one": np.arange(50), "two": np.ones(3)})
+    path = tmp_path / checkpoint.NAME
+    assert checkpoint.load(tmp_path, "hash").keys() == {"one", "two"}
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 3):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 8]) + whole[place + 1 :])
+        found = checkpoint.load(tmp_path, "hash")
+        assert found is None or found.keys() == {"one", "two"}

@@ -501,3 +501,8 @@ def test_shipped_studies_keep_only_known_results() -> None:
     known = {*metric_register("aggregate", "ceiling"), *label_register("ceiling")}
     for name in study_names():
         assert set(Study.load(name).keep) <= known
+
+
+def test_keys_of_very_many_parts_are_refused():
+    with pytest.raises(InputError, match="nested too deeply"):
+        Study.from_text(".".join(["a"] * 3000) + " = 1")

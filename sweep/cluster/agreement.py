@@ -18,7 +18,7 @@ from kvwall.spaces.errors import InputError
 if TYPE_CHECKING:
     from kvwall.sweep.study import Study
 
-PROBE: Final = ".probe"
+PROBE: Final = ".probe.part"
 """File in the results folder that says whether workers see the same folder."""
 _PACKAGES: Final = ("kvwall", "jax", "jaxlib", "numpy", "distributed")
 _SECONDS_FOR_PROBE: Final = 15.0  # what a network file system may take to show a new file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import logging
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from kvwall.sweep.study import Study
 
 _SECONDS_TO_REACH: Final = 15
+_MOST_WORKERS: Final = 512
 _LOCAL_DEATHS: Final = 1
 """Workers that a task may lose on a local cluster before Dask gives it up, which it may `window.MOST_KILLS` times."""
 _FEWER: Final = "give fewer --workers, or leave them out"
@@ -57,8 +59,8 @@ def cluster_asked(workers: int | None, address: str | None) -> Cluster | None:
         return None
     if workers is not None and address is not None:
         raise InputError("--workers starts a cluster on this machine and --dask uses one that exists: give one of them")
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers {workers}: at least one is needed")
+    if workers is not None and not 1 <= workers <= _MOST_WORKERS:
+        raise InputError(f"--workers {workers}: from 1 to {_MOST_WORKERS} processes of this machine, one per core")
     if importlib.util.find_spec("distributed") is None:
         raise InputError("--workers and --dask need Dask, which is not installed: pip install 'kvwall[dask]'")
     return Cluster(workers, address)
@@ -90,7 +92,9 @@ class Cluster:
                 ):
                     yield client
             else:
-                with _client(_scheduler(self.address), f"no scheduler answers at {self.address}", _START) as client:
+                address = _scheduler(self.address)
+                _check_scheduler(address, f"no scheduler answers at {self.address}")
+                with _client(address, f"no scheduler answers at {self.address}", _START) as client:
                     yield client
 
     def size(self) -> Size:
@@ -190,6 +194,27 @@ def _scheduler(given: str) -> str:
         raise InputError(
             f"--dask {given}: this file names no scheduler; write it by dask scheduler --scheduler-file"
         ) from fault
+
+
+def _check_scheduler(address: str, failed: str) -> None:
+    """Raise InputError where what has this address is no scheduler: a client would wait for it for ever."""
+    from distributed import Security
+    from distributed.comm.core import connect
+
+    async def kind() -> str:
+        comm = await connect(address, timeout=_SECONDS_TO_REACH, **Security().get_connection_args("client"))
+        try:
+            await comm.write({"op": "identity", "reply": True})
+            return str((await comm.read())["type"])
+        finally:
+            comm.abort()
+
+    try:
+        found = asyncio.run(asyncio.wait_for(kind(), _SECONDS_TO_REACH))
+    except Exception as fault:  # whatever an address, or what answers there, makes of it
+        raise InputError(f"{failed} within {_SECONDS_TO_REACH} s ({_short(fault)}): {_START}") from fault
+    if found != "Scheduler":
+        raise InputError(f"{failed}, but a {found.lower()} does: give the scheduler's address")
 
 
 @contextmanager

@@ -109,7 +109,7 @@ def refused(path: Path, fault: OSError | RuntimeError, option: str = OUT) -> Inp
 
 def free_bytes(path: Path) -> int:
     """Bytes a user may still write on the file system of `path`, which need not exist yet."""
-    while not path.exists():
+    while not os.path.lexists(path):  # False too where a name is too long
         path = path.parent
     return shutil.disk_usage(path).free
 

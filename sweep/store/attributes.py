@@ -101,12 +101,13 @@ def provenance(study: Study, file: str, title: str, summary: str) -> Attributes:
     now = _now().isoformat(timespec="seconds")
     spec = study.spec()
     version = str(spec["version"])
+    argv = [word.encode(errors="backslashreplace").decode() for word in sys.argv]  # names of files may be no UTF-8
     stated: dict[str, object] = {
         "Conventions": "CF-1.12 ACDD-1.3",
         "title": title,
         "summary": summary,
         "source": f"kvwall {version}, analytic {study.mode} model of LLM decoding",
-        "history": f"{now} {' '.join(sys.argv)}",
+        "history": f"{now} {' '.join(argv)}",
         "date_created": now,
         "id": file_id(study, file),
         "spec_hash": study.spec_hash,
@@ -115,7 +116,7 @@ def provenance(study: Study, file: str, title: str, summary: str) -> Attributes:
         "kvwall_version": version,
         **_versions(),
         "platform": platform.platform(),
-        "argv": sys.argv,
+        "argv": argv,
         "study_name": study.name,
         "mode": study.mode,
         "store": study.store,

@@ -34,6 +34,23 @@ def seal(image: MemoryFile) -> None:
     stored[place : place + _DTYPE.itemsize] = _DTYPE.type(isal_zlib.crc32(stored)).tobytes()
 
 
+def sealed(image: bytes | memoryview) -> memoryview:
+    """A finished file with its checksum; its own is still zero."""
+    file = MemoryFile()
+    file.restart(image, 0)
+    seal(file)
+    return file.view
+
+
+def damage(path: Path) -> str | None:
+    """What is wrong with a sealed file; None where it is whole. Every byte is read."""
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            return None if is_intact(path, file) else "its bytes are not those that were written"
+    except Exception as fault:  # whatever HDF5 makes of bytes that it did not write
+        return f"it is truncated or damaged: {fault}"
+
+
 def is_intact(path: Path, file: h5py.File) -> bool:
     """Whether the file at `path`, open as `file`, has the bytes it was sealed with.
 

@@ -164,7 +164,7 @@ class ResultsFolder:
 
 def refuse_too_big(path: Path, plan: ShardPlan) -> None:
     """Raise InputError where the disk of this folder cannot hold the shards that are still to come."""
-    absent = tuple(shard for shard in plan.shards if not (path / SHARDS / shard.name).exists())
+    absent = tuple(shard for shard in plan.shards if not os.path.lexists(path / SHARDS / shard.name))
     needed, free = plan.required_bytes(absent), free_bytes(path)
     if needed > free:
         raise InputError(
@@ -174,6 +174,10 @@ def refuse_too_big(path: Path, plan: ShardPlan) -> None:
 
 
 def _make(path: Path) -> None:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as fault:
+        raise InputError(f"{ascii(str(path))} is no text in UTF-8: choose another folder with --out") from fault
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError as fault:

@@ -10,6 +10,7 @@ import numpy as np
 
 from kvwall.objectives.register import LABELS, metric_named
 from kvwall.sweep.store.attributes import label_attributes, metric_attributes, provenance
+from kvwall.sweep.store.checksum import add_checksum, sealed
 from kvwall.sweep.store.coordinates import add_axes_by_row, scalar_names
 from kvwall.sweep.store.image import add_variable, netcdf_image, set_globals
 
@@ -44,7 +45,8 @@ def front_image(study: Study, table: FrontTable, about_search: Mapping[str, str]
         for name, codes in table.labels.items():
             about = label_attributes(LABELS[name])
             add_variable(file, name, (ROW,), np.asarray(codes, dtype=np.int8), {**about, **coordinates})
+        add_checksum(file)
         summary = "Non-dominated admissible designs of the whole grid, from unrounded values."
         set_globals(file, provenance(study, "front.nc", f"{study.name}: exact front", summary), about_search or {})
 
-    return netcdf_image(fill)
+    return sealed(netcdf_image(fill))

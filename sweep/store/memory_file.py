@@ -16,7 +16,7 @@ class MemoryFile(io.RawIOBase):
         self._array = np.empty(0, np.uint8)
         self._at = self._end = 0
 
-    def restart(self, start: bytes, room: int) -> None:
+    def restart(self, start: bytes | memoryview, room: int) -> None:
         """Hold the bytes `start` and no others; `room` is what it may grow by without being moved."""
         if len(self._array) < len(start) + room:
             self._array = np.empty(len(start) + room, np.uint8)

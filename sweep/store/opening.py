@@ -12,7 +12,11 @@ import numpy as np
 import xarray as xr
 
 from kvwall.spaces.errors import InputError
+from kvwall.sweep.crew import in_order
 from kvwall.sweep.keeping import DEFAULT_PROFILE, FULL, PROFILES, REDUCED
+from kvwall.sweep.store.checksum import NAME as CHECKSUM
+from kvwall.sweep.store.checksum import damage
+from kvwall.sweep.store.front_file import ROW
 from kvwall.sweep.store.packing import check_filters
 from kvwall.sweep.store.shard_file import QUANTIZATION
 from kvwall.sweep.store.shards import shard_name
@@ -39,7 +43,7 @@ def open_results(path: str | Path) -> xr.Dataset:
         path: the results folder (`outputs/<name>`) or its `view.nc`.
     """
     view = _file(path, "view.nc")
-    opened = _opened(view)
+    opened = _opened(view, SHARD_BYTES)
     try:
         dataset = _checked(opened, view)
     except BaseException:
@@ -57,7 +61,7 @@ def _checked(opened: xr.Dataset, view: Path) -> xr.Dataset:
         opened.variables[name].load()
     recorded = np.atleast_1d(opened[SHARD_BYTES].values)
     shape = opened.attrs["shard_shape"]
-    dataset = opened.drop_vars([SHARD_BYTES, QUANTIZATION], errors="ignore")
+    dataset = opened.drop_vars([SHARD_BYTES, QUANTIZATION, CHECKSUM], errors="ignore")
     missing = _missing(view.parent / "shards", recorded, dataset.attrs["spec_hash"])
     if missing:
         listed = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
@@ -75,12 +79,12 @@ def _checked(opened: xr.Dataset, view: Path) -> xr.Dataset:
 
 def open_front(path: str | Path) -> xr.Dataset:
     """The exact front of a results folder: one row per design along `point`. Raises InputError as `open_results`."""
-    return _loaded(_file(path, "front.nc"))
+    return _loaded(_file(path, "front.nc"), ROW)
 
 
 def open_summary(path: str | Path) -> xr.Dataset:
     """The summary of a results folder. Raises InputError as `open_results`."""
-    return _loaded(_file(path, "summary.nc"))
+    return _loaded(_file(path, "summary.nc"), "admissible")
 
 
 def _file(path: str | Path, name: str) -> Path:
@@ -108,16 +112,39 @@ def _why_absent(folder: Path, name: str) -> str:
     return f"{folder} holds no {name}: {_WRITTEN_BY}"
 
 
-def _opened(path: Path) -> xr.Dataset:
-    try:
-        return xr.open_dataset(path, engine="netcdf4", decode_timedelta=False)
-    except (OSError, ValueError, RuntimeError) as fault:
-        raise InputError(f"{path} cannot be read ({fault}): delete it, and {_WRITTEN_BY}") from fault
+def _opened(path: Path, holds: str) -> xr.Dataset:
+    """A sealed file that is whole, and has what files of its name hold."""
+    fault = damage(path)
+    if fault is not None:
+        raise InputError(f"{path} cannot be read ({fault}): delete it, and {_WRITTEN_BY}")
+    dataset = xr.open_dataset(path, engine="netcdf4", decode_timedelta=False)
+    if holds not in dataset.variables and holds not in dataset.dims:
+        dataset.close()
+        raise InputError(f"{path} cannot be read (it is another file under this name): delete it, and {_WRITTEN_BY}")
+    return dataset
 
 
-def _loaded(path: Path) -> xr.Dataset:
-    with _opened(path) as dataset:
-        return dataset.load()
+def _loaded(path: Path, holds: str) -> xr.Dataset:
+    with _opened(path, holds) as dataset:
+        return dataset.load().drop_vars(CHECKSUM)
+
+
+def check_stored(path: str | Path) -> None:
+    """Raise InputError where a block of the stored slice is missing or damaged: every byte of all is read."""
+    view = _file(path, "view.nc")
+    with _opened(view, SHARD_BYTES) as opened:
+        shards = [view.parent / "shards" / shard_name(index) for index in range(opened.sizes["shard"])]
+    absent = [path for path in shards if not path.is_file()]
+    if absent:
+        raise InputError(
+            f"{absent[0]} and so {len(absent)} of {len(shards)} blocks are missing: run `kvwall sweep` again, which "
+            "computes only these"
+        )
+    for path, fault in zip(shards, in_order(damage, shards), strict=True):
+        if fault is not None:
+            raise InputError(
+                f"{path} cannot be read ({fault}): run `kvwall sweep` again, which computes only what is damaged"
+            )
 
 
 def _missing(shards: Path, recorded: np.ndarray[Any, Any], spec_hash: str) -> list[str]:
@@ -127,7 +154,7 @@ def _missing(shards: Path, recorded: np.ndarray[Any, Any], spec_hash: str) -> li
         path = shards / shard_name(index)
         if not path.is_file():
             missing.append(path.name)
-        elif path.stat().st_size != size and not _belongs(path, spec_hash):
+        elif path.stat().st_size != size and not _belongs(path, spec_hash, index):
             damaged.append(path.name)
     if damaged:
         others = f" and {len(damaged) - 1} others are" if len(damaged) > 1 else " is"
@@ -144,10 +171,10 @@ def _missing(shards: Path, recorded: np.ndarray[Any, Any], spec_hash: str) -> li
     return missing
 
 
-def _belongs(path: Path, spec_hash: str) -> bool:
+def _belongs(path: Path, spec_hash: str, index: int) -> bool:
     """Whether a file that has not the recorded size is a shard of the study: the view may be the older one."""
     try:
         with netCDF4.Dataset(path) as file:
-            return bool(file.spec_hash == spec_hash)
+            return bool(file.spec_hash == spec_hash and file.shard_index == index)
     except (OSError, RuntimeError, AttributeError):
         return False

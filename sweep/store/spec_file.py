@@ -38,9 +38,9 @@ def read_spec(folder: Path) -> dict[str, Any]:
     path = folder / NAME
     try:
         spec = json.loads(path.read_bytes())
-    except (OSError, ValueError) as fault:
+    except (OSError, ValueError, RecursionError) as fault:
         raise InputError(f"{path} cannot be read ({fault}): delete {folder}, or choose another with --out") from fault
-    if not isinstance(spec, dict) or not {"axes", "dims"} <= spec.keys():
+    if not isinstance(spec, dict) or not (isinstance(spec.get("axes"), dict) and isinstance(spec.get("dims"), list)):
         raise InputError(f"{path} holds no spec: delete {folder}, or choose another with --out")
     return spec
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kvwall.objectives.register import LABELS, metric_named
 from kvwall.sweep.store.attributes import Attributes, cf_units, evidence_in, provenance
+from kvwall.sweep.store.checksum import add_checksum, sealed
 from kvwall.sweep.store.coordinates import add_axes, scalar_names
 from kvwall.sweep.store.image import add_variable, add_words, netcdf_image, set_globals
 
@@ -34,10 +35,11 @@ def summary_image(study: Study, summary: Summary) -> memoryview:
                 for name, numbers in metrics.items():
                     _add_extreme(file, study, kind, dim, name, np.asarray(numbers))
         _add_histograms(file, study, summary)
+        add_checksum(file)
         about = "The whole grid in numbers, stored points or not: best and worst per axis value, shares, histograms."
         set_globals(file, provenance(study, "summary.nc", f"{study.name}: summary", about))
 
-    return netcdf_image(fill)
+    return sealed(netcdf_image(fill))
 
 
 def _add_totals(file: netCDF4.Dataset, summary: Summary) -> None:

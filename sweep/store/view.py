@@ -12,6 +12,7 @@ import numpy as np
 
 from kvwall.sweep.keeping import PROFILES
 from kvwall.sweep.store.attributes import Attribute, provenance
+from kvwall.sweep.store.checksum import add_checksum, sealed
 from kvwall.sweep.store.coordinates import add_axes
 from kvwall.sweep.store.image import add_variable, netcdf_image, set_globals
 from kvwall.sweep.store.shard_file import (
@@ -33,7 +34,7 @@ ABSENT = -1
 _LIBVER = ("v108", "v110")  # the oldest format with virtual datasets: HDF5 1.10 still opens it
 
 
-def view_image(study: Study, plan: ShardPlan, shards: Path) -> bytes:
+def view_image(study: Study, plan: ShardPlan, shards: Path) -> memoryview:
     """The bytes of the view over the shards in this folder; names are relative, so the results may move.
 
     Where a shard is missing a reader sees NaN, and status 0.
@@ -49,7 +50,7 @@ def view_image(study: Study, plan: ShardPlan, shards: Path) -> bytes:
             if stored_dtype(name).kind == "f":
                 variable.attrs["_FillValue"] = np.array([fill_value(name)], stored_dtype(name))
     clear_times(image.getbuffer())
-    return image.getvalue()
+    return sealed(image.getbuffer())
 
 
 def _fill(file: netCDF4.Dataset, study: Study, plan: ShardPlan, shards: Path) -> None:
@@ -60,6 +61,7 @@ def _fill(file: netCDF4.Dataset, study: Study, plan: ShardPlan, shards: Path) ->
     about = {"long_name": "size of each shard's file, -1 where it is missing", "units": "byte"}
     add_variable(file, SHARD_BYTES, ("shard",), sizes, about)
     add_quantization(file, study)
+    add_checksum(file)
     summary = "The stored slice of the swept grid, block by block in the folder shards; status 0 = not computed."
     layout = {"shard_count": len(plan.shards), "keep_bits": PROFILES[study.profile].keep_bits}
     shape = np.array(plan.file_shape(plan.block), dtype=np.int64) if plan.file_dims else ""

@@ -30,10 +30,15 @@ def parse(text: str, origin: str) -> dict[str, Any]:
         raise InputError(f"{origin}: nested too deeply to be a study") from fault
     except ValueError as fault:
         raise InputError(_syntax_fault(str(fault), text, origin)) from fault
+    try:
+        integers = list(_integers(table, ()))
+    except RecursionError as fault:
+        raise InputError(f"{origin}: nested too deeply to be a study") from fault
     faults = LocatedFaults(find_lines(text), origin)
-    for path, number in _integers(table, ()):
+    for path, number in integers:
         if abs(number) > _LARGEST:
-            faults.add(path, f"{path[-1]} holds an integer of more than 64 bits: write a smaller number")
+            name = next(key for key in reversed(path) if isinstance(key, str))
+            faults.add(path, f"{name} holds an integer of more than 64 bits: write a smaller number")
     if faults:
         raise faults.error()
     return table
