@@ -6,7 +6,6 @@ points. Everything is one reduction, so a compiler fuses the laws into it and no
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial, reduce
@@ -20,6 +19,7 @@ from kvwall.objectives.register import LABELS, STATUS_OK, Evaluation, evaluate
 from kvwall.objectives.status import computed
 from kvwall.spaces.columns import Columns, Positions
 from kvwall.sweep.compact import compact
+from kvwall.sweep.compiling import SPLITTING, UNSPLIT
 from kvwall.sweep.layout import Layout
 from kvwall.sweep.objective import Constraint, Objective
 from kvwall.sweep.provenance import Provenance
@@ -28,10 +28,6 @@ from kvwall.sweep.ranges import Range, range_of_array
 from kvwall.sweep.reduction import Reduction
 
 _T = TypeVar("_T")
-
-# Read when JAX starts. Kernels are called by one thread per core of ours; XLA's own would split loops by the number of
-# cores, and the last bit of a number would depend on that: on the machine, and on whether a worker computed it.
-os.environ.setdefault("NPROC", "1")
 
 COUNTED_LABELS = ("phase", "regime", "status")
 """Labels whose shares are counted; `bound_by` follows from the regime."""
@@ -115,12 +111,13 @@ def compile_options() -> dict[str, Any] | None:
         "xla_cpu_fast_math_honor_infs": True,
         "xla_cpu_fast_math_honor_division": True,
         "xla_cpu_experimental_ynn_fusion_type": "",
+        **UNSPLIT,
     }
 
 
 def unfused() -> dict[str, Any] | None:
     """Compiler options under which every operation rounds by itself, as it is written."""
-    return {"xla_disable_hlo_passes": "fusion"} if jax.default_backend() == "cpu" else None
+    return {"xla_disable_hlo_passes": f"fusion,{SPLITTING}"} if jax.default_backend() == "cpu" else None
 
 
 def masks(problem: Problem, found: Evaluation) -> tuple[Any, Any, list[Any]]:

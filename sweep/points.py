@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kvwall.sweep.compiled_soon import COMPILED_SOON
+from kvwall.sweep.compiling import COMPILED_SOON
 from kvwall.sweep.front import FILTER_SIZE
 from kvwall.sweep.kernel import Problem, compile_options, masks
 from kvwall.sweep.layout import Layout

@@ -21,7 +21,7 @@ from kvwall.spaces.axes import Value
 from kvwall.spaces.columns import Columns
 from kvwall.spaces.design import NO_LIMIT, Design, HardwareColumns
 from kvwall.spaces.space import Space, make_space
-from kvwall.sweep.compiled_soon import COMPILED_SOON
+from kvwall.sweep.compiling import COMPILED_SOON
 from kvwall.sweep.quality_budget import Budget
 from kvwall.sweep.single import SingleDesign
 

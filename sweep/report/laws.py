@@ -20,7 +20,7 @@ from kvwall.spaces.design import Design
 from kvwall.spaces.quality_record_columns import quality_parameters
 from kvwall.spaces.space import Space, make_space
 from kvwall.spaces.vetoes import trait_names
-from kvwall.sweep.compiled_soon import COMPILED_SOON
+from kvwall.sweep.compiling import COMPILED_SOON
 from kvwall.sweep.study import Study
 
 REMEDIES = ("weight_bits", "key_bits", "value_bits", "retention", "placement_host")

@@ -17,7 +17,7 @@ from kvwall.objectives.step import evaluate_step
 from kvwall.spaces.axes import Value
 from kvwall.spaces.columns import with_number
 from kvwall.spaces.design import Design
-from kvwall.sweep.compiled_soon import COMPILED_SOON
+from kvwall.sweep.compiling import COMPILED_SOON
 from kvwall.sweep.objective import Constraint
 from kvwall.sweep.search.parameters import Parameters, Params
 
