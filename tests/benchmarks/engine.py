@@ -241,7 +241,8 @@ def main() -> None:
     points = stream.space.size
     rates = sorted(points / run.seconds for run in runs)
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    in_c = beside_c(stream, arguments.repeats) if arguments.study == "memory-wall" and arguments.share == 1 else {}
+    whole = arguments.study == "memory-wall" and arguments.share == 1 and not finer  # the grid that C knows
+    in_c = beside_c(stream, arguments.repeats) if whole else {}
     in_numpy = None if arguments.no_numpy else numpy_rate(stream.problem)
     print(
         json.dumps(
