@@ -45,12 +45,6 @@ def test_a_worker_with_another_version_says_both(name, ticket):
     assert "the same environment" in said
 
 
-def test_a_worker_with_more_threads_for_xla_says_so(ticket, monkeypatch):
-    monkeypatch.setenv("NPROC", "7")
-    assert f"NPROC=7 (here {ticket.machine.nproc})" in refused(ticket)
-    assert Machine.here().differences(dataclasses.replace(ticket.machine, nproc="7")) == []
-
-
 def test_another_processor_is_no_reason_to_refuse(ticket):
     assert agreed(dataclasses.replace(ticket, machine=dataclasses.replace(ticket.machine, processor="another")))
 

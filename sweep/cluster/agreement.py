@@ -30,8 +30,6 @@ class Machine:
 
     versions: Mapping[str, str]
     """Of Python, as far as it decides whether code can be exchanged, and of packages; "absent" where one is not."""
-    nproc: str
-    """What XLA takes for the number of cores when JAX starts: numbers depend on it in their last bit."""
     processor: str
     """Blank where the system does not say. Kernels are compiled for it."""
 
@@ -40,7 +38,7 @@ class Machine:
         """Of this process."""
         python = ".".join(platform.python_version_tuple()[:2])
         versions = {name: _version(name) for name in _PACKAGES}
-        return cls({"python": python, **versions}, nproc(), processor())
+        return cls({"python": python, **versions}, processor())
 
     def differences(self, driver: Machine) -> list[str]:
         """What keeps this process from doing the driver's tasks, with the remedy."""
@@ -49,11 +47,6 @@ class Machine:
         others = [f"{name} {theirs[name]} (here {own})" for name, own in driver.versions.items() if theirs[name] != own]
         if others:
             found.append(f"has {', '.join(others)}: use the same environment everywhere")
-        if self.nproc != driver.nproc:
-            found.append(
-                f"has NPROC={self.nproc} (here {driver.nproc}), on which the last bit of a number depends: "
-                f"start it with NPROC={driver.nproc}"
-            )
         return found
 
 
@@ -132,11 +125,6 @@ def _probe(folder: Path) -> str:
         return (folder / PROBE).read_text()
     except OSError:
         return ""
-
-
-def nproc() -> str:
-    """Cores that XLA counts in this process: kvwall's kernels set one, where nothing else is set."""
-    return os.environ.get("NPROC", "1")
 
 
 def _version(package: str) -> str:

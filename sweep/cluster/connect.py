@@ -149,8 +149,6 @@ def _local(workers: int) -> Iterator[LocalCluster]:
     import dask.config
     from distributed import LocalCluster
 
-    from kvwall.sweep.cluster.agreement import nproc
-
     resource_tracker.ensure_running()  # when it is started it lets interrupts through again
     with dask.config.set({"distributed.scheduler.allowed-failures": _LOCAL_DEATHS}):
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -163,7 +161,7 @@ def _local(workers: int) -> Iterator[LocalCluster]:
                 dashboard_address="127.0.0.1:0",
                 memory_limit=None,
                 silence_logs=logging.CRITICAL,
-                env={"NPROC": nproc(), "OMP_NUM_THREADS": "1"},
+                env={"NPROC": "1", "OMP_NUM_THREADS": "1"},
             )
         except (OSError, RuntimeError) as fault:
             raise InputError(

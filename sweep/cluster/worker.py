@@ -78,7 +78,6 @@ def perform(ticket: Ticket, kind: str, item: Any) -> Done:
 
     Raises Disagreement where this worker would not do it as the driver would, InputError where the disk refuses.
     """
-    os.environ.setdefault("NPROC", ticket.machine.nproc)  # read when JAX starts
     place = _workplace(ticket)
     _take_over(ticket)
     from kvwall.sweep.tasks import TASKS
