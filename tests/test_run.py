@@ -263,3 +263,12 @@ def study_file(tmp_path):
     path = tmp_path / "small.toml"
     path.write_text(STUDY)
     return str(path)
+
+
+def test_where_nothing_fits_no_source_is_blamed(tmp_path):
+    text = STUDY.replace("[4096, 65536]", "[1000000, 1040000]").replace("[1, 16, 128]", "[512, 1024]")
+    result = run_sweep(Study.from_text(text), tmp_path / "out")
+    said = " ".join(why_nothing(Study.from_text(text), result.out))
+    assert result.feasible == 0
+    assert "memory" in said
+    assert "has no source" not in said

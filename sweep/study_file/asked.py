@@ -106,8 +106,14 @@ def _number(name: str, unit: str | None, bound: object, path: KeyPath, faults: L
         with contextlib.suppress(InputError):
             return parse_quantity(bound, unit)
     if unit is not None:
-        example = {"s": ', or a quantity such as "50 ms"', "byte": ', or a quantity such as "8 GB"'}.get(unit, "")
-        faults.add(path, f"{path[-1]} = {bound[:40]!r} of {name}: write a number in {_spelled(unit)}{example}")
+        examples = {
+            "1": ": 0.02 stands for 2 %",
+            "s": ', or a quantity such as "50 ms"',
+            "byte": ', or a quantity such as "8 GB"',
+        }
+        faults.add(
+            path, f"{path[-1]} = {bound[:40]!r} of {name}: write a number in {_spelled(unit)}{examples.get(unit, '')}"
+        )
     return None
 
 
