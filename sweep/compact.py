@@ -100,7 +100,8 @@ class _Interpreter:
 
     def _repeated(self, equation: JaxprEqn, values: list[Value]) -> Sequence[Value]:
         """A loop over a state, unrolled: each round on compact values, so that what is constant is folded."""
-        body, fixed = equation.params["jaxpr"], equation.params["num_consts"]
+        body = equation.params["jaxpr"]
+        fixed = len(values) - len(body.jaxpr.outvars)  # what comes back is the state, and nothing else
         state: Sequence[Value] = values[fixed:]
         for _ in range(equation.params["length"]):
             state = self._evaluate(body.jaxpr, [_known(const) for const in body.consts], [*values[:fixed], *state])

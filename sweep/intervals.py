@@ -103,7 +103,8 @@ def _equation(equation: JaxprEqn, values: Sequence[Interval]) -> Sequence[Interv
 
 def _repeated(equation: JaxprEqn, values: Sequence[Interval]) -> Sequence[Interval]:
     """A loop over a state, unrolled."""
-    body, fixed = equation.params["jaxpr"], equation.params["num_consts"]
+    body = equation.params["jaxpr"]
+    fixed = len(values) - len(body.jaxpr.outvars)  # what comes back is the state, and nothing else
     state = list(values[fixed:])
     for _ in range(equation.params["length"]):
         consts = [_constant(const) for const in body.consts]
