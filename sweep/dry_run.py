@@ -20,7 +20,7 @@ from kvwall.sweep.crew import in_order
 from kvwall.sweep.keeping import PROFILES, STORES
 from kvwall.sweep.run import OUTPUTS, problem_of
 from kvwall.sweep.store import shard_plan
-from kvwall.sweep.store.atomic import free_bytes, refused
+from kvwall.sweep.store.atomic import free_bytes, nearest_existing, refused
 from kvwall.sweep.store.folder import refuse_too_big
 from kvwall.sweep.store.packing import packed
 from kvwall.sweep.store.shard_file import ShardFiles, stored_dtype
@@ -138,12 +138,9 @@ def _in_flight(stored: Sequence[StoredCost], plan: ShardPlan, threads: int) -> i
 
 def _flush_seconds_per_byte(folder: Path) -> float:
     """Seconds per byte of the disk: a file is written beside the folder, flushed, and removed."""
-    there = folder
-    while not there.exists():
-        there = there.parent
     random = os.urandom(_DISK_TRIAL_BYTES)
     try:
-        with tempfile.TemporaryFile(dir=there) as file:
+        with tempfile.TemporaryFile(dir=nearest_existing(folder)) as file:
             began = time.perf_counter()
             file.write(random)
             file.flush()

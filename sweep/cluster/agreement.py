@@ -1,4 +1,4 @@
-"""Whether a worker would compute what the driver would: packages, threads, records, laws, results folder."""
+"""Whether a worker would compute what the driver would: packages, records, laws, results folder."""
 
 from __future__ import annotations
 
@@ -41,13 +41,9 @@ class Machine:
         return cls({"python": python, **versions}, processor())
 
     def differences(self, driver: Machine) -> list[str]:
-        """What keeps this process from doing the driver's tasks, with the remedy."""
-        found = []
+        """Packages whose versions keep this process from doing the driver's tasks."""
         theirs = {**dict.fromkeys(driver.versions, "absent"), **self.versions}
-        others = [f"{name} {theirs[name]} (here {own})" for name, own in driver.versions.items() if theirs[name] != own]
-        if others:
-            found.append(f"has {', '.join(others)}: use the same environment everywhere")
-        return found
+        return [f"{name} {theirs[name]} (here {own})" for name, own in driver.versions.items() if theirs[name] != own]
 
 
 @dataclass(frozen=True)
@@ -77,9 +73,9 @@ def agreed(ticket: Ticket) -> Study:
     Raises InputError naming each difference.
     """
     where = f"worker {os.getpid()} on {platform.node()}"
-    faults = Machine.here().differences(ticket.machine)
-    if faults:
-        raise InputError([f"{where} {fault}" for fault in faults])
+    others = Machine.here().differences(ticket.machine)
+    if others:
+        raise InputError(f"{where} has {', '.join(others)}: use the same environment everywhere")
     study = _study(ticket, where)
     _check_folder(ticket, where)
     return study

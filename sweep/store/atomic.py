@@ -109,9 +109,14 @@ def refused(path: Path, fault: OSError | RuntimeError, option: str = OUT) -> Inp
 
 def free_bytes(path: Path) -> int:
     """Bytes a user may still write on the file system of `path`, which need not exist yet."""
+    return shutil.disk_usage(nearest_existing(path)).free
+
+
+def nearest_existing(path: Path) -> Path:
+    """The path, or the nearest folder above it that is there."""
     while not os.path.lexists(path):  # False too where a name is too long
         path = path.parent
-    return shutil.disk_usage(path).free
+    return path
 
 
 def _flush(path: Path) -> None:
