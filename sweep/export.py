@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from kvwall.spaces.errors import Faults, InputError, nearest
 from kvwall.sweep.keeping import DEFAULT_PROFILE, PROFILES
 from kvwall.sweep.progress import Silent, Watch
 from kvwall.sweep.store import STORED_DAMAGED, check_stored, open_front, open_results, open_summary
-from kvwall.sweep.store.atomic import OUT, check_target, refused, replaced_folder
+from kvwall.sweep.store.atomic import OUT, check_target, replaced_file, replaced_folder
 from kvwall.sweep.store.front_file import ROW
 from kvwall.sweep.store.spec_file import read_spec
 from kvwall.sweep.whole import write_whole
@@ -101,7 +99,7 @@ def export(
     faults.raise_if_any()
     with _rows(folder, what) as rows:
         _refuse_existing(path, force)
-        with _replaced(path) as file:
+        with replaced_file(path) as file:
             (_write_csv if to == "csv" else _write_parquet)(file, rows)
     return path
 
@@ -128,27 +126,9 @@ def _write_arrays(folder: Path, to: str, path: Path, force: bool, watch: Watch) 
     faults = Faults()
     check_target(path, OUT, faults)
     faults.raise_if_any()
-    with _replaced(path) as file:
+    with replaced_file(path) as file:
         write_whole(file, folder, lambda done, blocks: watch.update(done))
     return path
-
-
-@contextmanager
-def _replaced(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes its name only when it is whole and on the disk."""
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with part.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except (OSError, RuntimeError) as fault:  # RuntimeError: what HDF5 makes of a full disk at times
-        part.unlink(missing_ok=True)
-        raise refused(path, fault) from fault
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def _write_csv(file: BinaryIO, rows: Rows) -> None:

@@ -133,7 +133,7 @@ def test_a_fault_while_writing_leaves_the_old_file_and_nothing_else(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("kvwall.sweep.export.os.fsync", full)
+    monkeypatch.setattr("kvwall.sweep.store.atomic.os.fsync", full)
     with pytest.raises(InputError, match="No space left"):
         export(folder, to="csv", out=path, force=True)
     assert [entry.name for entry in tmp_path.iterdir()] == ["front.csv"]

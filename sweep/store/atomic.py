@@ -9,7 +9,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import BinaryIO, Final, TypeAlias
 
 from kvwall.spaces.errors import Faults, InputError
 
@@ -27,10 +27,17 @@ def write_atomically(path: Path, payload: Payload, option: str = OUT) -> None:
     faults = Faults()
     check_target(path, option, faults)
     faults.raise_if_any()
+    with replaced_file(path, option) as file:
+        file.write(payload)
+
+
+@contextlib.contextmanager
+def replaced_file(path: Path, option: str = OUT) -> Iterator[BinaryIO]:
+    """A new file to fill that takes its name, in the place of what has it, only when it is whole and on the disk."""
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         with part.open("wb") as file:
-            file.write(payload)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
@@ -38,7 +45,7 @@ def write_atomically(path: Path, payload: Payload, option: str = OUT) -> None:
     except BaseException as fault:  # an interrupt too leaves no part behind
         with contextlib.suppress(OSError):  # a read-only disk refuses this as well
             part.unlink(missing_ok=True)
-        if isinstance(fault, OSError):
+        if isinstance(fault, OSError | RuntimeError):  # RuntimeError: what HDF5 makes of a full disk at times
             raise refused(path, fault, option) from fault
         raise
 
