@@ -21,7 +21,6 @@ from kvwall.spaces.errors import InputError, nearest
 from kvwall.sweep import interrupt
 
 _WRONG_INPUT: Final = 2
-_INTERRUPTED: Final = 130
 _UNREAD: Final = 141
 _SUMMARY: Final = "Where the memory wall stands for LLM serving, and which deployment clears it."
 # Newer releases of typer carry click inside them, older ones use the click installed: either way this is its base.
@@ -80,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _silence()
     if code == _UNREAD:
         _silence()
-    if code == _INTERRUPTED:
+    if code == interrupt.EXIT_CODE:
         os._exit(code)  # a kernel that still runs does not survive the end of the interpreter: it crashes
     sys.exit(code)
 
@@ -95,7 +94,7 @@ def run(arguments: Sequence[str]) -> int:
         _complain(error.faults)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        code = _INTERRUPTED
+        code = interrupt.EXIT_CODE
     except BrokenPipeError:
         return _UNREAD
     except _USAGE_ERRORS as error:
@@ -103,7 +102,7 @@ def run(arguments: Sequence[str]) -> int:
         return _WRONG_INPUT
     except OSError as error:
         return _unwritten(error)
-    if code == _INTERRUPTED:
+    if code == interrupt.EXIT_CODE:
         goes_on = ": the same command goes on from there" if _GOES_ON & set(arguments) else ""
         _complain([f"interrupted{goes_on}"])
     return code if isinstance(code, int) else 0

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kvwall.sweep.store import Shard, ShardPlan
     from kvwall.sweep.study import Study
 
-_TRIAL_SECONDS = 5.0
+_TRIAL_SECONDS = 15.0
 """Of a search by bounds: how long the rest takes cannot be told from its beginning, only whether it is short."""
 _DISK_TRIAL_BYTES = 2**26
 _CORES = os.cpu_count() or 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -12,6 +13,8 @@ from typing import Protocol, Self
 from kvwall.sweep import interrupt
 
 _SECONDS_BETWEEN_LINES = 5.0
+_FEW = 30
+"""Units that are rather counted than given a rate."""
 
 
 class Watch(Protocol):
@@ -135,23 +138,42 @@ class BarWatch:
         self._workers = workers
 
 
+def followed(watch: Watch, name: str, unit: str) -> Callable[[int, int], None]:
+    """Shows (done, total) as a stage, which begins with the first call at what is done by then."""
+    announced = False
+
+    def follow(done: int, total: int) -> None:
+        nonlocal announced
+        if not announced:
+            announced = True
+            watch.stage(name, total, unit, done)
+        watch.update(done)
+
+    return follow
+
+
 def watch() -> BarWatch | LineWatch:
     """What fits stderr: a bar on a terminal, lines elsewhere."""
     return BarWatch() if sys.stderr is not None and sys.stderr.isatty() else LineWatch()
 
 
 def _status(done: int, total: int, seconds: float, unit: str, before: int = 0, crew: str = "") -> str:
-    """Share, rate and time left.
+    """Share, rate and time left; of few units how many are done.
 
     >>> _status(500, 1000, 10.0, "points")
     '50 %, 50 points/s, 10 s left'
+    >>> _status(3, 12, 6.0, "sections"), _status(1, 1, 8.0, "study")
+    ('3 of 12 sections, 18 s left', 'took 8 s')
     """
     rate = (done - before) / seconds if seconds > 0 else 0.0
-    share = f"{100 * done / total:.0f} %" if total else "100 %"
+    told = [f"{100 * done / total:.0f} %" if total else "100 %", f"{_short(rate)} {unit}/s{crew}"]
+    if total <= _FEW:
+        told = [f"{done} of {total} {unit}{crew}"] if total > 1 else []
     if done >= total:
-        return f"{share}, {_short(rate)} {unit}/s{crew}, took {duration(seconds)}"
-    left = f", {duration((total - done) / rate)} left" if rate > 0 else ""
-    return f"{share}, {_short(rate)} {unit}/s{crew}{left}"
+        told.append(f"took {duration(seconds)}")
+    else:
+        told.append(f"{duration((total - done) / rate)} left" if rate > 0 else f"{duration(seconds)} so far")
+    return ", ".join(told)
 
 
 def _short(number: float) -> str:

@@ -22,11 +22,11 @@ from kvwall.sweep.kernel import Problem
 from kvwall.sweep.objective import signed
 from kvwall.sweep.parts import PassesInParts
 from kvwall.sweep.points import evaluate_designs
-from kvwall.sweep.progress import Silent, Watch
+from kvwall.sweep.progress import Silent, Watch, followed
 from kvwall.sweep.results import FrontTable
 from kvwall.sweep.store import CERTIFICATE, ResultsFolder, open_front, open_summary
 from kvwall.sweep.storing import store_slice
-from kvwall.sweep.stream import Progress, Stream, Streamed
+from kvwall.sweep.stream import Stream, Streamed
 from kvwall.sweep.study import Study
 
 if TYPE_CHECKING:
@@ -195,32 +195,18 @@ def _stream(study: Study, stream: Stream, folder: ResultsFolder, watch: Watch, e
     if executor is not None:
         executor.start()
         passes = PassesInParts(stream, executor)
-        return stream.run(_followed(watch, "compiling and streaming"), keeper, passes)
+        return stream.run(followed(watch, "compiling and streaming", "points"), keeper, passes)
     watch.stage("compiling", 1, "study")
     stream.compile()
     watch.update(1)
-    return stream.run(_followed(watch, "streaming"), keeper)
+    return stream.run(followed(watch, "streaming", "points"), keeper)
 
 
 def _search(study: Study, problem: Problem, folder: ResultsFolder, watch: Watch) -> Branched:
     watch.stage("compiling", 1, "study")
     search = BranchSearch.of(problem)
     watch.update(1)
-    return search.run(_followed(watch, "settling"), checkpoint.Keeper(folder.path, study.spec_hash))
-
-
-def _followed(watch: Watch, name: str) -> Progress:
-    """Shows points as a stage, which begins at what an earlier run has done."""
-    announced = False
-
-    def follow(done: int, points: int) -> None:
-        nonlocal announced
-        if not announced:
-            announced = True
-            watch.stage(name, points, "points", done)
-        watch.update(done)
-
-    return follow
+    return search.run(followed(watch, "settling", "points"), checkpoint.Keeper(folder.path, study.spec_hash))
 
 
 def front_table(problem: Problem, front: Front) -> FrontTable:

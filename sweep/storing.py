@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kvwall.sweep.blocks import BlockEvaluator
 from kvwall.sweep.crew import in_order
 from kvwall.sweep.keeping import PROFILES, STORES
+from kvwall.sweep.progress import followed
 from kvwall.sweep.store import ResultsFolder, Shard, ShardPlan
 from kvwall.sweep.store.shard_file import STATUS, stored_names
 
@@ -44,8 +45,7 @@ def store_slice(
     """
     if not STORES[study.store].points:
         return Stored()
-    watch.stage("checking what is stored", len(folder.plan.shards), "files")
-    missing = folder.missing_shards(lambda done, files: watch.update(done))
+    missing = folder.missing_shards(followed(watch, "checking what is stored", "files"))
     seconds = compiling = 0.0
     if missing and executor is not None:
         seconds, compiling = _have_written(missing, folder, executor, watch)
@@ -68,7 +68,9 @@ def _write(
 ) -> tuple[float, float]:
     """(seconds of storing, of compiling)."""
     began = time.perf_counter()
+    watch.stage("compiling what is stored", 1, "study")
     block = evaluator_of(study, problem, folder.plan)
+    watch.update(1)
     compiled = time.perf_counter()
     watch.stage("storing", sum(shard.size for shard in missing), "points")
     _count(in_order(lambda shard: write_block(block, folder.plan, shard, folder.write_shard), missing), watch)
@@ -79,7 +81,7 @@ def _have_written(missing: list[Shard], folder: ResultsFolder, executor: Executo
     """(seconds of storing, of compiling)."""
     executor.start()
     began, before = time.perf_counter(), executor.compile_seconds
-    watch.stage("storing", sum(shard.size for shard in missing), "points")
+    watch.stage("compiling and storing", sum(shard.size for shard in missing), "points")
     _count((size for _, size in executor.run("shard", [shard.index for shard in missing])), watch)
     folder.settle_shards(missing)
     compiling = executor.compile_seconds - before

@@ -349,6 +349,16 @@ def test_a_row_of_the_table_is_one_line_with_its_units_in_the_header(
         assert not re.search("tok|%|ms", line)
 
 
+def test_a_constrained_metric_has_a_column(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    bounded = {constraint.metric for constraint in Study.load(folder / "study.toml").constraints}
+    assert bounded == {"quality_loss_upper"}
+    assert run(["pareto", str(folder), "--objectives", "tokens_per_second_per_device"]) == 0
+    assert "quality loss upper" in " ".join(capsys.readouterr().out.split("-+-")[0].split())
+
+
 def test_axes_that_a_narrow_terminal_has_no_room_for_are_named(sliced: Path) -> None:
     console = Console(width=50, file=io.StringIO())
     shown = rows_of(pareto(sliced))

@@ -22,10 +22,13 @@ from kvwall.sweep.kernel import Problem
 from kvwall.sweep.points import evaluate_designs
 from kvwall.sweep.report import write_report
 from kvwall.sweep.report.best import best_designs
+from kvwall.sweep.progress import Silent
+from kvwall.sweep.report import best, choices
 from kvwall.sweep.report.caveats import caveats
 from kvwall.sweep.report.choices import Choices
 from kvwall.sweep.report.data import read_results
-from kvwall.sweep.report.header import answer
+from kvwall.sweep.report.front_plot import _hues
+from kvwall.sweep.report.header import answer, chip_answers
 from kvwall.sweep.report.laws import Laws
 from kvwall.sweep.report.left_out import chip_counts
 from kvwall.sweep.report.parts import Items
@@ -221,6 +224,51 @@ def test_two_models_and_a_chip_without_a_price(tmp_path: Path) -> None:
     assert "paper/b200: no source states cloud_price, so designs that need it have no cost per million tokens" in text
     assert ("select", {"data-key": "model"}) in elements.elements
     assert "The study has few values of context and batch" in text
+
+
+def test_a_grid_too_large_to_search_again_is_answered_from_its_front(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(best, "MOST_POINTS", 0)
+    results = read_results(swept(TWO_MODELS, tmp_path / "two-models"))
+    monkeypatch.setattr(choices, "_MOST_MODELS", 1)
+    found = Choices(results, Laws(results.study), best_designs(results.study))
+    leader = str(results.names("model")[results.order[0]])
+    assert found.models == [leader]
+    assert found.models != list(results.study.space.values("model"))[:1]
+    assert "Figures show 1 of 2 models" in found.cut[0]
+    pairs = list(dict.fromkeys(zip(results.names("model"), results.names("hardware"), strict=True)))
+    told = list(chip_answers(found))
+    assert len([line for line in told if " with " in line]) == len(pairs)
+    missing = 2 * len(results.study.space.values("hardware")) - len(pairs)
+    assert any(line.startswith(f"Of {missing} pairs no design is on the front") for line in told) == (missing > 0)
+    rates = [float(line.split(": ")[1].split(" tok/s")[0].replace(",", "")) for line in told if " tok/s with " in line]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_parts_of_the_page_are_told_as_they_are_drawn(folder: Path) -> None:
+    told: list[tuple[str, int]] = []
+
+    class Watch(Silent):
+        def stage(self, name: str, total: int, unit: str, done: int = 0) -> None:
+            told.append((name, total))
+
+        def update(self, done: int) -> None:
+            told.append((told[-1][0], done))
+
+    write_report(folder, Watch())
+    drawn = [count for name, count in told if name == "drawing"]
+    assert drawn[1:] == list(range(1, drawn[0] + 1))
+
+
+def test_colours_of_a_wide_metric_are_logarithmic(folder: Path) -> None:
+    results = read_results(folder)
+    values = np.asarray(results.front["time_per_output_token"].values, dtype=np.float64)
+    assert values.max() > 5 * values.min()
+    shades = _hues(results, "time_per_output_token", np.arange(len(values)))
+    assert shades == pytest.approx(np.log10(values))
+    narrow = _hues(results, "quality_loss_upper", np.arange(len(values)))
+    assert narrow == pytest.approx(results.front["quality_loss_upper"].values)  # has zeros
 
 
 def test_an_empty_front_is_said_and_explained(tmp_path: Path) -> None:

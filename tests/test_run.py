@@ -171,7 +171,8 @@ def test_a_design_that_meets_a_bound_exactly_is_admissible(tmp_path):
     assert run_sweep(study, tmp_path / "tie").admissible == 1
 
 
-def test_interrupting_a_sweep_says_how_to_go_on(tmp_path):
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_interrupting_a_sweep_says_how_to_go_on(tmp_path, asked):
     path = tmp_path / "big.toml"
     path.write_text(BIG)
     out = tmp_path / "out"
@@ -180,9 +181,10 @@ def test_interrupting_a_sweep_says_how_to_go_on(tmp_path):
     while not (out / "spec.json").exists():
         time.sleep(0.01)
         assert process.poll() is None
-    process.send_signal(signal.SIGINT)
+    process.send_signal(asked)
     _, said = process.communicate()
     assert process.returncode == 130
+    assert "stopping at the next safe point" in said
     assert "the same command goes on from there" in said
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from kvwall.sweep.metric_column import MetricColumn
+    from kvwall.sweep.study import Study
 
 _NOTHING: Final = 3
 _MOST_ROWS: Final = 30
@@ -81,7 +82,9 @@ def _print(front: xr.Dataset, rows: list[dict[str, Any]], objectives: dict[str, 
     coordinates = [name for name in AXES if name in front.coords]
     axes = [name for name in coordinates if len({row[name] for row in rows}) > 1]
     shown = _ordered(rows, objectives)
-    left_out = _print_table(console, axes, list(objectives), shown, _task(front)) if rows else []
+    study = _study(front)
+    metrics = list(dict.fromkeys([*objectives, *(constraint.metric for constraint in study.constraints)]))
+    left_out = _print_table(console, axes, metrics, shown, study.task) if rows else []
     fixed = [name for name in coordinates if rows and name not in axes]
     same = [f"{name} {number_text(rows[0][name])}" for name in fixed if rows[0][name] != AXES[name].neutral]
     told = ", ".join(f"{sense} {name}" for name, sense in objectives.items())
@@ -95,19 +98,19 @@ def _print(front: xr.Dataset, rows: list[dict[str, Any]], objectives: dict[str, 
         console.print(f"Of every design: {', '.join(same)}; everything else neutral.", style="dim", markup=False)
 
 
-def _task(front: xr.Dataset) -> str:
+def _study(front: xr.Dataset) -> Study:
     from kvwall.sweep.study import Study
 
-    return Study.from_text(str(front.attrs["study_toml"])).task
+    return Study.from_text(str(front.attrs["study_toml"]))
 
 
 def _print_table(
-    console: Console, axes: list[str], objectives: list[str], rows: list[dict[str, Any]], task: str
+    console: Console, axes: list[str], metrics: list[str], rows: list[dict[str, Any]], task: str
 ) -> list[str]:
     """Print a line per row; axes that the console has no room for are left out and returned."""
     from kvwall.sweep.metric_column import metric_column
 
-    columns = [metric_column(name, task, [row[name] for row in rows]) for name in objectives]
+    columns = [metric_column(name, task, [row[name] for row in rows]) for name in metrics]
     kept = len(axes)
     while kept > 1 and _width(_table(console, axes[:kept], columns, rows)) > console.width:
         kept -= 1

@@ -12,6 +12,9 @@ def command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="results folder of `kvwall sweep`")],
 ) -> None:
     """Write DIR/report.html, a page that needs no network, and print its path."""
+    from kvwall.sweep.progress import watch
     from kvwall.sweep.report import write_report
 
-    typer.echo(str(write_report(folder)))
+    with watch() as follower:
+        path = write_report(folder, follower)
+    typer.echo(str(path))

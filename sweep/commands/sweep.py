@@ -127,7 +127,8 @@ def _show(facts: dict[str, Any], as_json: bool) -> None:
     stored = facts.pop("stored")
     for name, value in facts.items():
         if value is not None:
-            typer.echo(f"{name.replace('_', ' '):<22} {_shown(name, value)}")
+            remark = ", without compiling" if name == "seconds_expected" else ""
+            typer.echo(f"{name.replace('_', ' '):<22} {_shown(name, value)}{remark}")
     if facts["settled_in_trial"] is not None and facts["settling_seconds"] is None:
         typer.echo(
             "                       the rest may be much slower or faster: a search by bounds has no steady rate"

@@ -45,19 +45,27 @@ class Choices:
     @cached_property
     def chips(self) -> list[Value]:
         """The study's chips, at most MOST_CHIPS."""
-        return list(self.study.space.values("hardware"))[:MOST_CHIPS]
+        return self._shown("hardware", MOST_CHIPS)
 
     @cached_property
     def models(self) -> list[Value]:
         """The study's models, at most four."""
-        return list(self.study.space.values("model"))[:_MOST_MODELS]
+        return self._shown("model", _MOST_MODELS)
+
+    def _shown(self, axis: str, most: int) -> list[Value]:
+        """Values of an axis in the study's order; of too many those that the best designs of the front have."""
+        values = list(self.study.space.values(axis))
+        ranked = dict.fromkeys([*self.results.names(axis)[self.results.order], *map(str, values)])
+        kept = set(list(ranked)[:most])
+        return [value for value in values if str(value) in kept]
 
     @cached_property
     def cut(self) -> tuple[str, ...]:
         """Sentences about chips and models that figures leave out."""
         space = self.study.space
         counts = [("chips", len(space["hardware"]), MOST_CHIPS), ("models", len(space["model"]), _MOST_MODELS)]
-        return tuple(f"Figures show the first {most} of {n} {what}." for what, n, most in counts if n > most)
+        whose = "those of the front's best designs"
+        return tuple(f"Figures show {most} of {n} {what}: {whose}." for what, n, most in counts if n > most)
 
     def ladder(self, axis: str, most: int, steps: int = 1) -> list[Value]:
         """Values of batch or context for an axis of a figure: the study's, or so many to an octave where it has few."""
@@ -126,8 +134,7 @@ class Choices:
         return on_front if tied else exact
 
     def _front_rows(self, model: Value, chip: Value) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        front, rows = self.results.front, self.results.front.sizes["point"]
-        chips = np.broadcast_to(front["hardware"].values, rows)
-        models = np.broadcast_to(front["model"].values, rows)
-        found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (chips == str(chip)) & (models == str(model))
+        found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (self.results.names("hardware") == str(chip)) & (
+            self.results.names("model") == str(model)
+        )
         return found

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -48,6 +49,11 @@ class Results:
             for objective in self.study.objectives
         ]
         return np.lexsort(keys[::-1])
+
+    def names(self, axis: str) -> NDArray[Any]:
+        """Value of an axis of names, "model" or "hardware", of every row of the front."""
+        found: NDArray[Any] = np.broadcast_to(self.front[axis].values, self.front.sizes["point"])
+        return found
 
     def count(self, name: str) -> int | None:
         """One of the summary's totals: points, feasible, admissible; None without a summary."""

@@ -25,6 +25,8 @@ from kvwall.sweep.report.wording import (
 
 MOST_ROWS = 30
 _MOST_MARKERS = 3000
+_WIDE = 5.0
+_TICKS = 5
 _MORE_METRICS = ("time_per_output_token", "tokens_per_second_per_user", "cost_per_million_tokens", "memory_margin")
 
 
@@ -88,7 +90,7 @@ def _scatter(choices: Choices) -> Panel:
             margin={"l": 72, "r": 24, "t": TOP, "b": 52},
         )
     )
-    chips = np.broadcast_to(results.front["hardware"].values, results.front.sizes["point"])
+    chips = results.names("hardware")
     present = [chip for chip in study.space.values("hardware") if str(chip) in set(chips[thinned])]
     third = more[0] if more and np.isfinite(results.front[more[0]].values[thinned]).all() else None
     if third:
@@ -97,7 +99,7 @@ def _scatter(choices: Choices) -> Panel:
         own = [int(row) for row in thinned if chips[row] == str(chip)]
         marker = {"symbol": chip_symbol(study, chip), "size": 7, "line": {"width": 0.5, "color": "#ffffff"}}
         if third:
-            marker |= {"color": results.front[third].values[own].tolist(), "coloraxis": "coloraxis"}
+            marker |= {"color": _hues(results, third, np.array(own)).tolist(), "coloraxis": "coloraxis"}
         else:
             marker["color"] = chip_colour(study, chip)
         figure.add_scatter(
@@ -121,15 +123,32 @@ def _scatter(choices: Choices) -> Panel:
 
 
 def _coloraxis(results: Results, metric: str, rows: NDArray[np.int64]) -> dict[str, object]:
-    values = np.asarray(results.front[metric].values[rows], dtype=np.float64)
-    told = metric_axis(results.study, metric, list(values))
+    values = _hues(results, metric, rows)
+    told = metric_axis(results.study, metric, list(results.front[metric].values[rows]))
     bar: dict[str, object] = {
         "title": {"text": metric_label(metric), "side": "right", "font": {"size": 12}},
         "thickness": 12,
         "outlinewidth": 0,
     }
-    bar |= {key: told[key] for key in ("tickformat", "ticksuffix") if key in told}
+    if _spreads(results, metric):
+        ticks = np.linspace(values.min(), values.max(), _TICKS)
+        texts = [metric_value(results.study, metric, float(10**tick)) for tick in ticks]
+        bar |= {"tickvals": ticks.tolist(), "ticktext": texts}
+    else:
+        bar |= {key: told[key] for key in ("tickformat", "ticksuffix") if key in told}
     return {"colorscale": "Viridis", "cmin": float(values.min()), "cmax": float(values.max()), "colorbar": bar}
+
+
+def _spreads(results: Results, metric: str) -> bool:
+    """Whether a metric spans so much that a linear scale of colours would show two."""
+    values = np.asarray(results.front[metric].values, dtype=np.float64)
+    return bool((values > 0).all() and values.max() > _WIDE * values.min())
+
+
+def _hues(results: Results, metric: str, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """A metric as places on the scale of colours."""
+    values = np.asarray(results.front[metric].values[rows], dtype=np.float64)
+    return np.log10(values) if _spreads(results, metric) else values
 
 
 def _hover(results: Results, row: int) -> str:

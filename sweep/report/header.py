@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -26,6 +27,7 @@ from kvwall.sweep.report.wording import (
     short_name,
     varying,
 )
+from kvwall.sweep.study import Study
 
 BADGES: Final = {
     CEILING: "Derived ceilings, not measured speeds",
@@ -39,6 +41,7 @@ SPEEDS: Final = {
     "five deployments lie within its bounds. Outside of what was measured it is marked as extrapolated.",
 }
 _MOST_VALUES = 6
+_MOST_PAIRS = 16
 
 
 def tiles(choices: Choices) -> tuple[tuple[str, str, str], ...]:
@@ -105,22 +108,51 @@ def chip_answers(choices: Choices) -> Iterator[str]:
     """The best admissible design of each chip, one sentence each; none where the study has a single chip and model."""
     if not len(choices.results.order) or len(choices.chips) * len(choices.models) < 2:
         return
+    if choices.best is None:
+        yield from _front_answers(choices)
+        return
     remarks = {one.chip: one.ranked_on() for one in choices.chip_counts}
     for model in choices.models:
         for chip in choices.chips:
-            name = short_name(str(chip))
-            if len(choices.models) > 1:
-                name = f"{short_name(str(model))} on {name}"
+            name = _pair(choices, model, chip)
             index = choices.best_index(model, chip)
             ranked = f" ({remarks[chip]})" if remarks.get(chip) else ""
             if index is None:
-                none = "no design is admissible" if choices.best else "no design of it is on the front"
-                yield f"{name}: {none}{ranked}."
+                yield f"{name}: no design is admissible{ranked}."
                 continue
             found = choices.laws.points(np.array([index]))
             shown = estimate_value(choices.study, choices.results.first, lambda name: float(found[name][0]))  # noqa: B023
             design = design_text(choices.study, choices.study.space.point(index), ("model", "hardware"))
             yield f"{name}: {shown}{ranked} with {design}."
+
+
+def _front_answers(choices: Choices) -> Iterator[str]:
+    """The same of the front: pairs of model and chip that are on it, best first, and how many are not."""
+    results, study = choices.results, choices.study
+    best: dict[tuple[str, str], int] = {}
+    for row in results.order:
+        best.setdefault((str(results.names("model")[row]), str(results.names("hardware")[row])), int(row))
+    for (model, chip), row in list(best.items())[:_MOST_PAIRS]:
+        design = design_text(study, results.design(row), ("model", "hardware"))
+        yield f"{_pair(choices, model, chip)}: {_value(choices, results.first, row)} with {design}."
+    if len(best) > _MOST_PAIRS:
+        yield f"{len(best) - _MOST_PAIRS} more pairs of model and chip are on the front, none of them better."
+    absent = _pairs(study) - len(best)
+    if absent:
+        yield f"Of {absent} pairs no design is on the front: others are better in some objective and in none worse."
+
+
+def _pair(choices: Choices, model: Value, chip: Value) -> str:
+    """The chip's name, after the model's where there are several."""
+    name = short_name(str(chip))
+    return f"{short_name(str(model))} on {name}" if len(choices.models) > 1 else name
+
+
+def _pairs(study: Study) -> int:
+    """Pairs of model and chip of a study; where one moves with the other each has one."""
+    space = study.space
+    dimensions = {space.dimension_of(axis) for axis in ("model", "hardware")} - {None}
+    return math.prod(len(space[name]) for name in dimensions)
 
 
 def _why_nothing(choices: Choices) -> Iterator[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
 from plotly.offline import get_plotlyjs
 
+from kvwall.sweep.progress import Silent, Watch
 from kvwall.sweep.report.accuracy import accuracy_sections
 from kvwall.sweep.report.best import best_designs
 from kvwall.sweep.report.by_context import context_section
@@ -33,34 +34,39 @@ _HERE = Path(__file__).parent
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
-def write_report(folder: str | Path) -> Path:
-    """Write `report.html` into a results folder and return its path.
+def write_report(folder: str | Path, watch: Watch | None = None) -> Path:
+    """Write `report.html` into a results folder and return its path; `watch` follows its sections.
 
     Raises InputError where the folder holds no results, or cannot be written to.
     """
     results = read_results(Path(folder))
     path = results.folder / NAME
-    write_atomically(path, page(results).encode())
+    write_atomically(path, page(results, watch).encode())
     return path
 
 
-def page(results: Results) -> str:
+def page(results: Results, watch: Watch | None = None) -> str:
     """The page as HTML."""
+    now, watch = datetime.now(UTC).isoformat(timespec="seconds"), watch or Silent()
+    watch.stage("searching the grid for the best of each chip and context", 1, "study")
     choices = Choices(results, Laws(results.study), best_designs(results.study))
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    sections = [
-        context_section(choices),
-        front_section(choices),
-        phase_section(choices),
-        speedup_section(choices),
-        *loss_sections(choices.laws),
-        roofline_section(choices),
-        marginal_section(choices),
-        *accuracy_sections(results.study),
-        caveats(choices),
-        source_section(results),
-        provenance_section(results, now),
-    ]
+    watch.update(1)
+    makers: tuple[Callable[[], Iterable[Section]], ...] = (
+        lambda: [context_section(choices)],
+        lambda: [front_section(choices)],
+        lambda: [phase_section(choices)],
+        lambda: [speedup_section(choices)],
+        lambda: loss_sections(choices.laws),
+        lambda: [roofline_section(choices)],
+        lambda: [marginal_section(choices)],
+        lambda: accuracy_sections(results.study),
+        lambda: [caveats(choices), source_section(results), provenance_section(results, now)],
+    )
+    watch.stage("drawing", len(makers), "parts of the page")
+    sections: list[Section] = []
+    for done, make in enumerate(makers, 1):
+        sections += make()
+        watch.update(done)
     return _document(choices, sections)
 
 
