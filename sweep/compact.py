@@ -10,7 +10,7 @@ All inputs must be finite: 0*x is taken to be 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any, TypeVar
 
@@ -20,10 +20,11 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive
 
 from kvwall.sweep.folding import folded
-from kvwall.sweep.operations import ALONG_LAYERS, CALLS, CHOICES, ELEMENTWISE
+from kvwall.sweep.operations import ALONG_LAYERS, CALLS, CHOICES, ELEMENTWISE, IN_NUMPY
 from kvwall.sweep.provenance import Origin, Provenance, Value, identity, is_constant
 from kvwall.sweep.ranges import is_finite, range_after
 from kvwall.sweep.separable import Separable
+from kvwall.sweep.traced import Traced
 
 _T = TypeVar("_T")
 _LEAST_RANK = 2
@@ -40,6 +41,23 @@ def compact(laws: Callable[..., _T], provenance: Provenance | None = None) -> Ca
     """
 
     def compacted(*arguments: Any) -> _T:
+        return Interpreter(provenance or Provenance()).call(laws, *arguments)
+
+    return compacted
+
+
+class Interpreter:
+    """Evaluates traced programs on compact values. Values that meet larger ones are materialised once."""
+
+    def __init__(self, provenance: Provenance) -> None:
+        self._provenance = provenance
+        self._materialised: dict[int, tuple[Value, Value]] = {}
+        self._reciprocals: dict[int, tuple[Value, Value]] = {}
+        self._computed: dict[Any, tuple[Sequence[Value], Value]] = {}
+        self._separable = Separable(provenance, partial(self._applied, anew=False))
+
+    def call(self, laws: Callable[..., _T], *arguments: Any) -> _T:
+        """The laws' results for these arguments, of which NumPy arrays are constants."""
         leaves, tree = jax.tree.flatten(arguments)
         traced = [leaf for leaf in leaves if not is_constant(leaf)]
 
@@ -49,24 +67,17 @@ def compact(laws: Callable[..., _T], provenance: Provenance | None = None) -> Ca
             return laws(*jax.tree.unflatten(tree, merged))
 
         program, shape = jax.make_jaxpr(of_traced, return_shape=True)(*traced)
-        results = _Interpreter(provenance or Provenance()).run(program, traced)
-        found: _T = jax.tree.unflatten(jax.tree.structure(shape), results)
+        found: _T = self._results(program, jax.tree.structure(shape), traced)
         return found
 
-    return compacted
+    def call_traced(self, laws: Traced, argument: Any, rank: int, *options: Hashable) -> Any:
+        """The results of laws that are traced once for arrays of any length, on a grid of so many dimensions."""
+        return self._results(*laws.program(argument, rank, *options))
 
+    def _results(self, program: ClosedJaxpr, structure: Any, arguments: Sequence[Value]) -> Any:
+        return jax.tree.unflatten(structure, self._run(program, arguments))
 
-class _Interpreter:
-    """Evaluates a traced program on compact values. Values that meet larger ones are materialised once."""
-
-    def __init__(self, provenance: Provenance) -> None:
-        self._provenance = provenance
-        self._materialised: dict[int, tuple[Value, Value]] = {}
-        self._reciprocals: dict[int, tuple[Value, Value]] = {}
-        self._computed: dict[Any, tuple[Sequence[Value], Value]] = {}
-        self._separable = Separable(provenance, partial(self._applied, anew=False))
-
-    def run(self, program: ClosedJaxpr, arguments: Sequence[Value]) -> list[Value]:
+    def _run(self, program: ClosedJaxpr, arguments: Sequence[Value]) -> list[Value]:
         return self._evaluate(program.jaxpr, [_known(const) for const in program.consts], arguments)
 
     def _evaluate(self, program: Jaxpr, consts: Sequence[Value], arguments: Sequence[Value]) -> list[Value]:
@@ -94,6 +105,8 @@ class _Interpreter:
             return [self._spread(equation, values[0])]
         if name == "slice":
             return [self._slice(equation, values[0])]
+        if name == "reshape":
+            return [self._restated(equation, values[0])]
         if name in ELEMENTWISE:
             return [self._applied(equation.primitive, equation.params, values)]
         return self._general(equation, values)
@@ -152,8 +165,7 @@ class _Interpreter:
         anew: bool = True,
     ) -> Value:
         if all(is_constant(value) for value in values):
-            with jax.ensure_compile_time_eval():
-                return np.asarray(primitive.bind(*(np.broadcast_to(value, shape) for value in values), **params))
+            return _constant(primitive, params, values, shape)
         if len(shape) > _LEAST_RANK and shape[0] == 1:
             # of one rank whatever the laws' own dimensions, or a compiler computes a term once for every rank
             flat = [self._reshaped(one, np.shape(one)[np.ndim(one) == len(shape) :]) for one in values]
@@ -251,13 +263,20 @@ class _Interpreter:
 
     def _slice(self, equation: JaxprEqn, value: Value) -> Value:
         """A slice; along dimensions where the value does not vary any slice is the value itself."""
-        cuts = []
-        strides = equation.params["strides"] or (1,) * np.ndim(value)
-        for size, start, stop, stride in zip(
-            np.shape(value), equation.params["start_indices"], equation.params["limit_indices"], strides, strict=True
-        ):
-            cuts.append(slice(0, 1) if size == 1 else slice(start, stop, stride))
-        return value[tuple(cuts)]
+        full, params = _shaped(equation.invars[0]).shape, equation.params
+        strides = params["strides"] or (1,) * len(full)
+        asked = map(slice, params["start_indices"], params["limit_indices"], strides)
+        cuts = zip(np.shape(value), full, asked, strict=True)
+        return value[tuple(slice(None) if 1 in (own, traced) else cut for own, traced, cut in cuts)]
+
+    def _restated(self, equation: JaxprEqn, value: Value) -> Value:
+        """A reshape: of layers whose number stays, or one that adds or drops leading dimensions of size 1."""
+        full, sizes = _shaped(equation.invars[0]).shape, equation.params["new_sizes"]
+        rank = min(len(full), len(sizes))
+        if full[-rank:] == sizes[-rank:] and set(full[:-rank]) | set(sizes[:-rank]) <= {1}:
+            return self._reshaped(value, (1,) * (len(sizes) - rank) + np.shape(value)[-rank:])
+        constant = is_constant(value)
+        return self._bound(equation, [self._along(value, full, None, constant)], constant)[0]
 
     def _general(self, equation: JaxprEqn, values: list[Value]) -> Sequence[Value]:
         """Any other operation: only the dimensions it works on are grown to their traced size."""
@@ -308,6 +327,21 @@ class _Interpreter:
             return result
 
         return self._shared(equation.primitive, equation.params, [value], make)
+
+
+def _constant(
+    primitive: Primitive, params: Mapping[str, Any], values: Sequence[Value], shape: tuple[int, ...]
+) -> Value:
+    """The result of an elementwise operation on constants."""
+    name, kind = primitive.name, np.dtype(values[-1].dtype).kind
+    if name == "select_n" and values[0].dtype == bool:
+        return np.broadcast_to(np.where(values[0], values[2], values[1]), shape)
+    numpys = np.divide if name == "div" and kind == "f" else IN_NUMPY.get(name)
+    if numpys:
+        with np.errstate(all="ignore"):
+            return np.broadcast_to(numpys(*values), shape)
+    with jax.ensure_compile_time_eval():
+        return np.asarray(primitive.bind(*(np.broadcast_to(value, shape) for value in values), **params))
 
 
 def _is_number(value: Value) -> bool:

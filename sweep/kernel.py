@@ -7,7 +7,7 @@ points. Everything is one reduction, so a compiler fuses the laws into it and no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property, partial, reduce
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ import numpy as np
 from kvwall.objectives.register import LABELS, STATUS_OK, Evaluation, evaluate
 from kvwall.objectives.status import computed
 from kvwall.spaces.columns import Columns, Positions
-from kvwall.sweep.compact import compact
+from kvwall.sweep.compact import Interpreter
 from kvwall.sweep.compiling import SPLITTING, UNSPLIT
 from kvwall.sweep.layout import Layout
 from kvwall.sweep.objective import Constraint, Objective
@@ -26,6 +26,7 @@ from kvwall.sweep.provenance import Provenance
 from kvwall.sweep.pushdown import Kind
 from kvwall.sweep.ranges import Range, range_of_array
 from kvwall.sweep.reduction import Reduction
+from kvwall.sweep.traced import Traced
 
 _T = TypeVar("_T")
 
@@ -41,6 +42,8 @@ class Problem:
     task: str
     objectives: tuple[Objective, ...]
     constraints: tuple[Constraint, ...]
+    _traced: Traced = field(default_factory=lambda: Traced(evaluate), compare=False, repr=False)
+    """Of the laws, for all kernels of problems that differ in what is asked only."""
 
     @property
     def mode(self) -> str:
@@ -56,7 +59,8 @@ class Problem:
         design, provenance = self.columns.design(positions), Provenance()
         for leaf, within in zip(jax.tree.leaves(design), self._ranges, strict=True):
             provenance.record(leaf, None, within)
-        return compact(lambda given: asked(evaluate(given, self.task)), provenance)(design), provenance
+        interpreter, rank = Interpreter(provenance), max(map(np.ndim, positions.values()), default=0)
+        return interpreter.call(asked, interpreter.call_traced(self._traced, design, rank, self.task)), provenance
 
     @cached_property
     def _ranges(self) -> list[Range]:

@@ -44,19 +44,32 @@ os.environ["JAX_COMPILATION_CACHE_DIR"] = KERNELS
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = str(LEAST_SECONDS)
 
 
-def made_fast(options: Callable[[], dict[str, Any] | None]) -> Callable[[], dict[str, Any] | None]:
-    """The compiler options of a kernel that is tested as users have it."""
+made_fast = False
+"""Whether kernels are compiled as users have them: in files of tests that say `MADE_FAST = True`."""
 
-    def fast() -> dict[str, Any] | None:
+
+def as_asked(options: Callable[[], dict[str, Any] | None]) -> Callable[[], dict[str, Any] | None]:
+    """Compiler options of kernels, of files of tests that ask for it those that users have."""
+
+    def found() -> dict[str, Any] | None:
         stated = options()
-        return None if stated is None else FAST | stated
+        return FAST | stated if made_fast and stated is not None else stated
 
-    return fast
+    return found
 
 
 # before any module takes them
-kernel.compile_options = made_fast(kernel.compile_options)
-kernel.unfused = made_fast(kernel.unfused)
+kernel.compile_options = as_asked(kernel.compile_options)
+kernel.unfused = as_asked(kernel.unfused)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _made_fast(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Kernels of a file of tests, also those that its other fixtures make, are compiled as it asks."""
+    global made_fast
+    made_fast = getattr(request.module, "MADE_FAST", False)
+    yield
+    made_fast = False
 
 
 @pytest.fixture(scope="module", autouse=True)

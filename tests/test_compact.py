@@ -12,6 +12,8 @@ from kvwall.spaces.columns import Columns, load_catalogue
 from kvwall.spaces.space import make_space
 from kvwall.sweep.compact import compact
 
+MADE_FAST = True
+
 SPACES = {
     "remedies": {
         "model": ["meta-llama/Meta-Llama-3-8B", "Qwen/Qwen2.5-7B-Instruct"],

@@ -16,6 +16,8 @@ from kvwall.sweep.run import problem_of
 from kvwall.sweep.stream import Stream
 from kvwall.sweep.study import Study
 
+MADE_FAST = True
+
 ROWS, COLUMNS = 6, 40
 WHOLE = np.arange(-4, 5).astype(np.float32)
 """Small whole numbers: whatever is made of a few of them is exact in float32, in any order."""

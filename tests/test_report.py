@@ -20,15 +20,14 @@ from kvwall.spaces.quality import load_quality_curves
 from kvwall.sweep.evaluate import evaluate
 from kvwall.sweep.kernel import Problem
 from kvwall.sweep.points import evaluate_designs
+from kvwall.sweep.progress import Silent
 from kvwall.sweep.report import write_report
 from kvwall.sweep.report.best import best_designs
-from kvwall.sweep.progress import Silent
-from kvwall.sweep.report import best, choices
 from kvwall.sweep.report.caveats import caveats
 from kvwall.sweep.report.choices import Choices
 from kvwall.sweep.report.data import read_results
 from kvwall.sweep.report.front_plot import _hues
-from kvwall.sweep.report.header import answer, chip_answers
+from kvwall.sweep.report.header import _pair, answer, chip_answers
 from kvwall.sweep.report.laws import Laws
 from kvwall.sweep.report.left_out import chip_counts
 from kvwall.sweep.report.parts import Items
@@ -226,24 +225,22 @@ def test_two_models_and_a_chip_without_a_price(tmp_path: Path) -> None:
     assert "The study has few values of context and batch" in text
 
 
-def test_a_grid_too_large_to_search_again_is_answered_from_its_front(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_answers_of_the_front_are_its_pairs_of_model_and_chip_best_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(best, "MOST_POINTS", 0)
+    monkeypatch.setattr("kvwall.sweep.report.choices._MOST_MODELS", 1)
     results = read_results(swept(TWO_MODELS, tmp_path / "two-models"))
-    monkeypatch.setattr(choices, "_MOST_MODELS", 1)
-    found = Choices(results, Laws(results.study), best_designs(results.study))
+    found = Choices(results, Laws(results.study), None)
     leader = str(results.names("model")[results.order[0]])
-    assert found.models == [leader]
-    assert found.models != list(results.study.space.values("model"))[:1]
+    assert found.models == [leader] != list(results.study.space.values("model"))[:1]
     assert "Figures show 1 of 2 models" in found.cut[0]
-    pairs = list(dict.fromkeys(zip(results.names("model"), results.names("hardware"), strict=True)))
+    pairs = list(zip(results.names("model")[results.order], results.names("hardware")[results.order], strict=True))
     told = list(chip_answers(found))
-    assert len([line for line in told if " with " in line]) == len(pairs)
-    missing = 2 * len(results.study.space.values("hardware")) - len(pairs)
-    assert any(line.startswith(f"Of {missing} pairs no design is on the front") for line in told) == (missing > 0)
-    rates = [float(line.split(": ")[1].split(" tok/s")[0].replace(",", "")) for line in told if " tok/s with " in line]
-    assert rates == sorted(rates, reverse=True)
+    first = [line.partition(":")[0] for line in told if " with " in line]
+    assert first == [_pair(found, model, chip) for model, chip in dict.fromkeys(pairs)]
+    absent = 4 - len(set(pairs))
+    assert absent > 0
+    assert told[-1].startswith(f"Of {absent} pairs no design is on the front")
 
 
 def test_parts_of_the_page_are_told_as_they_are_drawn(folder: Path) -> None:

@@ -10,6 +10,8 @@ from kvwall.sweep.compact import compact
 from kvwall.sweep.provenance import Provenance
 from kvwall.sweep.ranges import range_of_array
 
+MADE_FAST = True
+
 ROWS, COLUMNS = 5, 12
 DRAW = np.random.default_rng(0)
 ROW = {name: DRAW.uniform(1, 9, (ROWS, 1)).astype(np.float32) for name in "rs"}

@@ -27,6 +27,8 @@ from kvwall.sweep.study import Study
 from tests.compiled_once import compiled_once  # noqa: F401 - a fixture
 from tests.finished_sweeps import TWO_CHIPS
 
+MADE_FAST = True
+
 pytestmark = pytest.mark.usefixtures("compiled_once")
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -151,8 +151,8 @@ def _pair(choices: Choices, model: Value, chip: Value) -> str:
 def _pairs(study: Study) -> int:
     """Pairs of model and chip of a study; where one moves with the other each has one."""
     space = study.space
-    dimensions = {space.dimension_of(axis) for axis in ("model", "hardware")} - {None}
-    return math.prod(len(space[name]) for name in dimensions)
+    dimensions = {space.dimension_of(axis) for axis in ("model", "hardware")}
+    return math.prod(len(space[name]) for name in dimensions if name is not None)
 
 
 def _why_nothing(choices: Choices) -> Iterator[str]:

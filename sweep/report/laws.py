@@ -56,7 +56,6 @@ class Laws:
 
     def __init__(self, study: Study) -> None:
         self.study = study
-        self._run = jax.jit(partial(_everything, task=study.task), compiler_options=dict(COMPILED_SOON))
 
     def base(self) -> dict[str, Value]:
         """One value per axis: remedies neutral, everything else as the study has it (its first value)."""
@@ -92,7 +91,7 @@ class Laws:
         positions = dict(zip(space.dims, places, strict=True)) or {"": np.zeros(CHUNK, dtype=np.int64)}
         design = columns.design(positions)
         with jax.enable_x64(True):
-            numbers, known, codes = self._run(jax.tree.map(_widened, design))
+            numbers, known, codes = _everything(jax.tree.map(_widened, design), self.study.task)
         found = {name: np.where(known[name], number, np.nan) for name, number in numbers.items()}
         found |= {name: np.asarray(code).astype(np.int8) for name, code in codes.items()}
         return {name: array[: len(index)] for name, array in found.items()}
@@ -119,6 +118,7 @@ def _widened(leaf: Any) -> Any:
     return np.broadcast_to(leaf, shape)
 
 
+@partial(jax.jit, static_argnames="task", compiler_options=dict(COMPILED_SOON))
 def _everything(design: Design, task: str) -> tuple[_Arrays, _Arrays, _Arrays]:
     """Numbers, the flags that say which of them are known, and label codes."""
     found, step = evaluate(design, task), evaluate_step(design)
