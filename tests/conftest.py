@@ -48,19 +48,19 @@ made_fast = False
 """Whether kernels are compiled as users have them: in files of tests that say `MADE_FAST = True`."""
 
 
-def as_asked(options: Callable[[], dict[str, Any] | None]) -> Callable[[], dict[str, Any] | None]:
-    """Compiler options of kernels, of files of tests that ask for it those that users have."""
+def made(options: Callable[[], dict[str, Any] | None], always: bool = False) -> Callable[[], dict[str, Any] | None]:
+    """Compiler options of kernels, in files of tests that ask for it (or `always`) those that users have."""
 
     def found() -> dict[str, Any] | None:
         stated = options()
-        return FAST | stated if made_fast and stated is not None else stated
+        return FAST | stated if (always or made_fast) and stated is not None else stated
 
     return found
 
 
 # before any module takes them
-kernel.compile_options = as_asked(kernel.compile_options)
-kernel.unfused = as_asked(kernel.unfused)
+kernel.compile_options = made(kernel.compile_options)
+kernel.unfused = made(kernel.unfused, always=True)  # XLA crashes when it keeps the bounds of a study, compiled soon
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -23,8 +23,6 @@ from kvwall.sweep.points import evaluate_designs
 from kvwall.sweep.run import front_table, problem_of
 from kvwall.sweep.study import Study
 
-MADE_FAST = True
-
 HARDWARE = Path(__file__).parent.parent / "spaces" / "catalog" / "hardware"
 STATED = {"model": "paper/llama-3-70b", "hardware": ["h100-sxm", "b200-sxm"], "context": 4096}
 AXES = ("batch", "retention", "placement_host", "tensor_parallel")

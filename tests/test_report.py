@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from kvwall.sweep.report.caveats import caveats
 from kvwall.sweep.report.choices import Choices
 from kvwall.sweep.report.data import read_results
 from kvwall.sweep.report.front_plot import _hues
-from kvwall.sweep.report.header import _pair, answer, chip_answers
+from kvwall.sweep.report.header import answer, chip_answers
 from kvwall.sweep.report.laws import Laws
 from kvwall.sweep.report.left_out import chip_counts
 from kvwall.sweep.report.parts import Items
@@ -226,21 +227,23 @@ def test_two_models_and_a_chip_without_a_price(tmp_path: Path) -> None:
 
 
 def test_answers_of_the_front_are_its_pairs_of_model_and_chip_best_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kvwall.sweep.report.choices._MOST_MODELS", 1)
-    results = read_results(swept(TWO_MODELS, tmp_path / "two-models"))
-    found = Choices(results, Laws(results.study), None)
-    leader = str(results.names("model")[results.order[0]])
-    assert found.models == [leader] != list(results.study.space.values("model"))[:1]
-    assert "Figures show 1 of 2 models" in found.cut[0]
-    pairs = list(zip(results.names("model")[results.order], results.names("hardware")[results.order], strict=True))
-    told = list(chip_answers(found))
-    first = [line.partition(":")[0] for line in told if " with " in line]
-    assert first == [_pair(found, model, chip) for model, chip in dict.fromkeys(pairs)]
-    absent = 4 - len(set(pairs))
-    assert absent > 0
-    assert told[-1].startswith(f"Of {absent} pairs no design is on the front")
+    results = read_results(folder)
+    chips = np.where(np.isin(np.arange(len(results.order)), results.order[:3]), "h100-sxm", "b200-sxm")
+    both = replace(results, front=results.front.assign_coords(hardware=("point", chips)))
+    told = list(chip_answers(Choices(both, Laws(results.study), None)))
+    assert [line.partition(":")[0] for line in told] == ["h100-sxm", "b200-sxm"]
+    rates = [float(line.split(": ")[1].split(" tok/s")[0].replace(",", "")) for line in told]
+    assert rates[0] > rates[1]
+    one = list(chip_answers(Choices(results, Laws(results.study), None)))
+    assert len(one) == 2
+    assert one[1].startswith("Of 1 pair no design is on the front")
+    monkeypatch.setattr("kvwall.sweep.report.choices.MOST_CHIPS", 1)
+    for shown, chip in ((both, "h100-sxm"), (results, "b200-sxm")):
+        found = Choices(shown, Laws(results.study), None)
+        assert found.chips == [chip]
+        assert found.cut == ("Figures show 1 of 2 chips: those of the front's best designs.",)
 
 
 def test_parts_of_the_page_are_told_as_they_are_drawn(folder: Path) -> None:

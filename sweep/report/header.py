@@ -106,7 +106,7 @@ def _value(choices: Choices, metric: str, row: int) -> str:
 
 def chip_answers(choices: Choices) -> Iterator[str]:
     """The best admissible design of each chip, one sentence each; none where the study has a single chip and model."""
-    if not len(choices.results.order) or len(choices.chips) * len(choices.models) < 2:
+    if not len(choices.results.order) or _pairs(choices.study) < 2:
         return
     if choices.best is None:
         yield from _front_answers(choices)
@@ -139,13 +139,14 @@ def _front_answers(choices: Choices) -> Iterator[str]:
         yield f"{len(best) - _MOST_PAIRS} more pairs of model and chip are on the front, none of them better."
     absent = _pairs(study) - len(best)
     if absent:
-        yield f"Of {absent} pairs no design is on the front: others are better in some objective and in none worse."
+        pairs = "pair" if absent == 1 else "pairs"
+        yield f"Of {absent} {pairs} no design is on the front: others are better in some objective and in none worse."
 
 
 def _pair(choices: Choices, model: Value, chip: Value) -> str:
     """The chip's name, after the model's where there are several."""
     name = short_name(str(chip))
-    return f"{short_name(str(model))} on {name}" if len(choices.models) > 1 else name
+    return f"{short_name(str(model))} on {name}" if len(choices.study.space.values("model")) > 1 else name
 
 
 def _pairs(study: Study) -> int:

@@ -25,7 +25,7 @@ from kvwall.sweep.study import Study
 
 REMEDIES = ("weight_bits", "key_bits", "value_bits", "retention", "placement_host")
 """Axes that are neutral in the page's own curves unless a curve is about them."""
-CHUNK = 4096
+CHUNK = 256
 """Designs evaluated together: one shape, so that the laws compile once."""
 FLOP_RATE = "flop_per_second"
 """Arithmetic of the step per second and device; not a metric of the contract, but the roofline's height."""
