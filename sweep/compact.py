@@ -19,8 +19,9 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive
 
+from kvwall.sweep import constants
 from kvwall.sweep.folding import folded
-from kvwall.sweep.operations import ALONG_LAYERS, CALLS, CHOICES, ELEMENTWISE, IN_NUMPY
+from kvwall.sweep.operations import ALONG_LAYERS, CALLS, CHOICES, ELEMENTWISE
 from kvwall.sweep.provenance import Origin, Provenance, Value, identity, is_constant
 from kvwall.sweep.ranges import is_finite, range_after
 from kvwall.sweep.separable import Separable
@@ -165,7 +166,7 @@ class Interpreter:
         anew: bool = True,
     ) -> Value:
         if all(is_constant(value) for value in values):
-            return _constant(primitive, params, values, shape)
+            return constants.elementwise(primitive, params, values, shape)
         if len(shape) > _LEAST_RANK and shape[0] == 1:
             # of one rank whatever the laws' own dimensions, or a compiler computes a term once for every rank
             flat = [self._reshaped(one, np.shape(one)[np.ndim(one) == len(shape) :]) for one in values]
@@ -296,13 +297,10 @@ class Interpreter:
         return np.broadcast_to(value, shape) if constant else self._grown(value, shape)
 
     def _bound(self, equation: JaxprEqn, grown: list[Value], constant: bool) -> Sequence[Value]:
-        if not constant:
-            results = equation.primitive.bind(*grown, **equation.params)
-            return results if equation.primitive.multiple_results else [results]
-        with jax.ensure_compile_time_eval():
-            results = equation.primitive.bind(*grown, **equation.params)
-            results = results if equation.primitive.multiple_results else [results]
-            return [np.asarray(result) for result in results]
+        if constant:
+            return constants.operation(equation.primitive, equation.params, grown)
+        results = equation.primitive.bind(*grown, **equation.params)
+        return results if equation.primitive.multiple_results else [results]
 
     def _reduced(self, equation: JaxprEqn, value: Value) -> Value:
         """A sum or an extreme along axes; along those of size 1 it is the value itself."""
@@ -327,21 +325,6 @@ class Interpreter:
             return result
 
         return self._shared(equation.primitive, equation.params, [value], make)
-
-
-def _constant(
-    primitive: Primitive, params: Mapping[str, Any], values: Sequence[Value], shape: tuple[int, ...]
-) -> Value:
-    """The result of an elementwise operation on constants."""
-    name, kind = primitive.name, np.dtype(values[-1].dtype).kind
-    if name == "select_n" and values[0].dtype == bool:
-        return np.broadcast_to(np.where(values[0], values[2], values[1]), shape)
-    numpys = np.divide if name == "div" and kind == "f" else IN_NUMPY.get(name)
-    if numpys:
-        with np.errstate(all="ignore"):
-            return np.broadcast_to(numpys(*values), shape)
-    with jax.ensure_compile_time_eval():
-        return np.asarray(primitive.bind(*(np.broadcast_to(value, shape) for value in values), **params))
 
 
 def _is_number(value: Value) -> bool:

@@ -1,9 +1,5 @@
 """The operations that traced laws are made of, by what `compact` does with them."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
-
-import numpy as np
 from jax import lax
 
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
@@ -27,11 +23,3 @@ ALONG_LAYERS = {
     "reduce_and": lax.and_p, "reduce_or": lax.or_p,
 }  # fmt: skip
 """What joins two layers where an axis of layers is reduced."""
-
-IN_NUMPY: Final[Mapping[str, Callable[..., Any]]] = {
-    "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
-    "neg": np.negative, "floor": np.floor, "ceil": np.ceil, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
-    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "not": np.invert,
-}  # fmt: skip
-"""What NumPy does to the very same result, as there is but one: without a program to compile for each."""
