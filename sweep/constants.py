@@ -17,7 +17,7 @@ _IN_NUMPY: Final[Mapping[str, Callable[..., Any]]] = {
     "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or,
     "xor": np.bitwise_xor, "not": np.invert,
 }  # fmt: skip
-"""What has but one result, so that NumPy's is JAX's (who takes subnormal numbers for zero): without a program for each."""
+"""What has but one result, so that NumPy's is JAX's (who takes subnormal numbers for zero): no program for each."""
 
 
 def elementwise(

@@ -73,12 +73,15 @@ class Tally:
         self.above = _grown(self.above, found.above)
         run = self._run if not (first_row % self._run or len(found.low) % self._run) else 1
         runs = np.arange(first_row, first_row + len(found.low), run)
+        lows, highs, tallies = (np.ascontiguousarray(of).reshape(len(of), -1, run) for of in (low, high, counts))
         for along, rows in ((2, runs), (1, np.arange(run))):  # of each run; of the same place in all runs
-            reduced = [
-                how.reduce(np.ascontiguousarray(of).reshape(len(of), -1, run), axis=along, dtype=kind)
-                for how, of, kind in ((np.minimum, low, None), (np.maximum, high, None), (np.add, counts, np.int64))
-            ]
-            self._add(self._layout.row_positions(rows), self._of_runs(run, along == 1), *reduced)
+            self._add(
+                self._layout.row_positions(rows),
+                self._of_runs(run, along == 1),
+                np.min(lows, axis=along),
+                np.max(highs, axis=along),
+                np.sum(tallies, axis=along, dtype=np.int64),
+            )
 
     def _of_runs(self, run: int, inside: bool) -> list[str]:
         """The dimensions along which rows differ inside a run, or else between runs."""

@@ -16,8 +16,8 @@ class Traced:
     """Laws of one argument and options, traced for each number of grid dimensions, set of constants, and options.
 
     A program is traced at length one along the grid. It serves all lengths, as `compact` gives each value the shape of
-    what it is made of; operations that are not elementwise may work on leading dimensions only. Numbers that are the same
-    all over the grid stay numbers: laws leave out what is neutral.
+    what it is made of; operations that are not elementwise may work on leading dimensions only. Numbers that are the
+    same all over the grid stay numbers: laws leave out what is neutral.
     """
 
     def __init__(self, laws: Callable[..., Any]) -> None:

@@ -83,7 +83,7 @@ class Posterior:
     @property
     def mode(self) -> float:
         """The likeliest ln(factor)."""
-        top = int(np.clip(self.density.argmax(), 1, len(GRID) - 2))
+        top = int(np.clip(np.argmax(self.density), 1, len(GRID) - 2))
         left, middle, right = np.log(np.maximum(self.density[top - 1 : top + 2], 1e-300))
         bend = left - 2 * middle + right
         shift = 0.5 * (left - right) / bend if bend < 0 else 0.0
@@ -117,7 +117,7 @@ def posterior(likelihoods: Mapping[str, Floats], between: float, scatter: Scatte
         of_subtask = np.log(blurred(of_points, scatter.setting)).sum(axis=0)
         shared = np.exp(of_subtask - of_subtask.max())
         log_density = log_density + np.log(blurred(shared[None], scatter.subtask)[0])
-    density = np.exp(log_density - log_density.max())
+    density = np.exp(log_density - np.max(log_density))
     return Posterior(density / density.sum(), scatter.within)
 
 

@@ -150,15 +150,15 @@ def _refused(tried: Tried, single: SingleDesign, budgets: Budgets) -> tuple[str,
     """(status, why) where no setting is allowed."""
     outcomes, allowed = tried.outcomes, within(tried.outcomes, budgets)
     if allowed.any():  # by the budget, but they cannot be computed
-        place = int(allowed.argmax())
+        place = int(np.argmax(allowed))
         after = outcomes.at(place)
         return after.status, joined([obstacle(single, tried.settings[place].change, after.status)])
     vetoed, inside = np.asarray(outcomes[VETOED], bool), in_budget(outcomes, budgets)
     if vetoed.all() or inside.any():
-        which, place = ("", 0) if vetoed.all() else (" within the budget", int(inside.argmax()))
+        which, place = ("", 0) if vetoed.all() else (" within the budget", int(np.argmax(inside)))
         why = imposed_vetoes(changed_design(single, tried.settings[place].change))
         return "veto", joined([f"every setting{which} is vetoed: {why}"])
-    place = int(np.where(vetoed, np.inf, outcomes[LOSS]).argmin())
+    place = int(np.argmin(np.where(vetoed, np.inf, outcomes[LOSS])))
     after, phrase = outcomes.at(place), tried.family.phrase(tried.settings[place].change)
     ratio = speedup(tried.before, after)
     worth = f" ({times_text(ratio)})" if ratio is not None else ""

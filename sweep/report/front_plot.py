@@ -131,12 +131,12 @@ def _coloraxis(results: Results, metric: str, rows: NDArray[np.int64]) -> dict[s
         "outlinewidth": 0,
     }
     if _spreads(results, metric):
-        ticks = np.linspace(values.min(), values.max(), _TICKS)
+        ticks = np.linspace(np.min(values), np.max(values), _TICKS)
         texts = [metric_value(results.study, metric, float(10**tick)) for tick in ticks]
         bar |= {"tickvals": ticks.tolist(), "ticktext": texts}
     else:
         bar |= {key: told[key] for key in ("tickformat", "ticksuffix") if key in told}
-    return {"colorscale": "Viridis", "cmin": float(values.min()), "cmax": float(values.max()), "colorbar": bar}
+    return {"colorscale": "Viridis", "cmin": float(np.min(values)), "cmax": float(np.max(values)), "colorbar": bar}
 
 
 def _spreads(results: Results, metric: str) -> bool:
