@@ -80,7 +80,7 @@ class Tally:
                 self._of_runs(run, along == 1),
                 np.min(lows, axis=along),
                 np.max(highs, axis=along),
-                np.sum(tallies, axis=along, dtype=np.int64),
+                tallies.sum(axis=along, dtype=np.int64),
             )
 
     def _of_runs(self, run: int, inside: bool) -> list[str]:

@@ -100,7 +100,8 @@ def _best_plots(choices: Choices, summary: xr.Dataset) -> Iterator[Plot]:
         for dim, values in choices.best.margins.items():
             series.setdefault(dim, []).append(("admissible", values))
     known = {dim: drawn for dim, drawn in series.items() if any(np.isfinite(values).any() for _, values in drawn)}
-    every = np.concatenate([values[np.isfinite(values)] for drawn in known.values() for _, values in drawn] or [np.ones(1)])
+    finite = [values[np.isfinite(values)] for drawn in known.values() for _, values in drawn]
+    every = np.concatenate(finite or [np.ones(1)])
     y = {**metric_axis(study, objective.metric, every.tolist()), "type": "linear", "dtick": None, "rangemode": "tozero"}
     for dim, drawn in sorted(known.items(), key=lambda item: study.space.dims.index(item[0])):
         figure = go.Figure(layout=frame({}, y, showlegend=False, margin={"l": 56, "r": 12, "t": TOP, "b": 44}))
