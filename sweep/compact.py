@@ -25,7 +25,7 @@ from kvwall.sweep.operations import ALONG_LAYERS, CALLS, CHOICES, ELEMENTWISE
 from kvwall.sweep.provenance import Origin, Provenance, Value, identity, is_constant
 from kvwall.sweep.ranges import is_finite, range_after
 from kvwall.sweep.separable import Separable
-from kvwall.sweep.traced import Traced
+from kvwall.sweep.traced import LENGTHS, Traced
 
 _T = TypeVar("_T")
 _LEAST_RANK = 2
@@ -55,6 +55,8 @@ class Interpreter:
         self._materialised: dict[int, tuple[Value, Value]] = {}
         self._reciprocals: dict[int, tuple[Value, Value]] = {}
         self._computed: dict[Any, tuple[Sequence[Value], Value]] = {}
+        self._any_length: frozenset[int] = frozenset()
+        """Sizes that stand for any while a program that serves all lengths is evaluated."""
         self._separable = Separable(provenance, partial(self._applied, anew=False))
 
     def call(self, laws: Callable[..., _T], *arguments: Any) -> _T:
@@ -73,7 +75,11 @@ class Interpreter:
 
     def call_traced(self, laws: Traced, argument: Any, rank: int, *options: Hashable) -> Any:
         """The results of laws that are traced once for arrays of any length, on a grid of so many dimensions."""
-        return self._results(*laws.program(argument, rank, *options))
+        self._any_length = frozenset(LENGTHS[:rank])
+        try:
+            return self._results(*laws.program(argument, rank, *options))
+        finally:
+            self._any_length = frozenset()
 
     def _results(self, program: ClosedJaxpr, structure: Any, arguments: Sequence[Value]) -> Any:
         return jax.tree.unflatten(structure, self._run(program, arguments))
@@ -266,35 +272,50 @@ class Interpreter:
         """A slice; along dimensions where the value does not vary any slice is the value itself."""
         full, params = _shaped(equation.invars[0]).shape, equation.params
         strides = params["strides"] or (1,) * len(full)
-        asked = map(slice, params["start_indices"], params["limit_indices"], strides)
-        cuts = zip(np.shape(value), full, asked, strict=True)
-        return value[tuple(slice(None) if 1 in (own, traced) else cut for own, traced, cut in cuts)]
+        cuts = list(map(slice, params["start_indices"], params["limit_indices"], strides))
+        whole = [cut == slice(0, n, 1) for n, cut in zip(full, cuts, strict=True)]
+        self._check(equation, [n for n, all_of_it in zip(full, whole, strict=True) if not all_of_it])
+        kept = [own == 1 or all_of_it for own, all_of_it in zip(np.shape(value), whole, strict=True)]
+        return value[tuple(slice(None) if every else cut for every, cut in zip(kept, cuts, strict=True))]
 
     def _restated(self, equation: JaxprEqn, value: Value) -> Value:
-        """A reshape: of layers whose number stays, or one that adds or drops leading dimensions of size 1."""
+        """A reshape; one that adds or drops dimensions of length one does so whatever the others' lengths."""
         full, sizes = _shaped(equation.invars[0]).shape, equation.params["new_sizes"]
-        rank = min(len(full), len(sizes))
-        if full[-rank:] == sizes[-rank:] and set(full[:-rank]) | set(sizes[:-rank]) <= {1}:
-            return self._reshaped(value, (1,) * (len(sizes) - rank) + np.shape(value)[-rank:])
+        if [n for n in full if n > 1] == [n for n in sizes if n > 1]:
+            own = iter([n for n, traced in zip(np.shape(value), full, strict=True) if traced > 1])
+            return self._reshaped(value, tuple(next(own) if n > 1 else 1 for n in sizes))
         constant = is_constant(value)
-        return self._bound(equation, [self._along(value, full, None, constant)], constant)[0]
+        return self._bound(equation, [self._along(equation, value, full, None, constant)], constant)[0]
 
     def _general(self, equation: JaxprEqn, values: list[Value]) -> Sequence[Value]:
         """Any other operation: only the dimensions it works on are grown to their traced size."""
-        axes = equation.params.get("axes", equation.params.get("dimensions"))
+        params = equation.params
+        axes = params.get("axes", params.get("dimensions", (params["axis"],) if "axis" in params else None))
         if equation.primitive.name.startswith("reduce_") and axes is not None:
             return [self._reduced(equation, values[0])]
         constant = all(is_constant(value) for value in values)
         grown = [
-            self._along(value, _shaped(variable).shape, axes, constant)
+            self._along(equation, value, _shaped(variable).shape, axes, constant)
             for variable, value in zip(equation.invars, values, strict=True)
         ]
         return self._bound(equation, grown, constant)
 
-    def _along(self, value: Value, full: tuple[int, ...], axes: Sequence[int] | None, constant: bool) -> Value:
+    def _along(
+        self, equation: JaxprEqn, value: Value, full: tuple[int, ...], axes: Sequence[int] | None, constant: bool
+    ) -> Value:
         """The value grown along `axes` (None: all)."""
-        shape = tuple(n if axes is None or i in axes else np.shape(value)[i] for i, n in enumerate(full))
+        worked_on = range(len(full)) if axes is None else axes
+        self._check(equation, [full[axis] for axis in worked_on])
+        shape = tuple(n if i in worked_on else np.shape(value)[i] for i, n in enumerate(full))
         return np.broadcast_to(value, shape) if constant else self._grown(value, shape)
+
+    def _check(self, equation: JaxprEqn, sizes: Sequence[int]) -> None:
+        """Raise TypeError where a program for arrays of any length works along the grid."""
+        if self._any_length.intersection(sizes):
+            raise TypeError(
+                f"a law does {equation.primitive.name} along the grid's own dimensions: write it elementwise, or along "
+                "a leading dimension"
+            )
 
     def _bound(self, equation: JaxprEqn, grown: list[Value], constant: bool) -> Sequence[Value]:
         if constant:
@@ -305,6 +326,7 @@ class Interpreter:
     def _reduced(self, equation: JaxprEqn, value: Value) -> Value:
         """A sum or an extreme along axes; along those of size 1 it is the value itself."""
         full, axes = _shaped(equation.invars[0]).shape, equation.params["axes"]
+        self._check(equation, [full[axis] for axis in axes])
         terms = math.prod(full[axis] for axis in axes)
         if terms == 1:
             return self._reshaped(value, tuple(n for axis, n in enumerate(np.shape(value)) if axis not in axes))
@@ -316,7 +338,7 @@ class Interpreter:
 
         def make() -> Value:
             constant = is_constant(value)
-            grown = self._along(value, full, axes, constant)
+            grown = self._along(equation, value, full, axes, constant)
             (result,) = self._bound(equation, [grown], constant)
             if not constant:
                 if grown is not value:

@@ -17,7 +17,8 @@ _IN_NUMPY: Final[Mapping[str, Callable[..., Any]]] = {
     "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or,
     "xor": np.bitwise_xor, "not": np.invert,
 }  # fmt: skip
-"""What has but one result, so that NumPy's is JAX's (who takes subnormal numbers for zero): no program for each."""
+"""What is rounded one way only, so that no program need be compiled for it. Two differences are of no account to laws,
+whose numbers are far from both: XLA takes subnormal numbers for zero, and of two zeros either is an extreme."""
 
 
 def elementwise(

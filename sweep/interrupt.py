@@ -22,21 +22,25 @@ _has_safe_points = False
 
 
 def listen() -> None:
-    """Handle both from now on: the first stops, inside `safe_points` at the next `check`; a second leaves at once."""
+    """Handle Ctrl-C from now on: the first stops, inside `safe_points` at the next `check`; a second leaves at once."""
     global _asked
     _asked = False
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
+    signal.signal(signal.SIGINT, _stop)
 
 
 @contextmanager
 def safe_points() -> Iterator[None]:
-    """Work that calls `check` often: Ctrl-C waits for the next one; what is finished first counts as finished."""
+    """Work that calls `check` often: Ctrl-C waits for the next one; what is finished first counts as finished.
+
+    So does SIGTERM, which elsewhere ends the process as usual.
+    """
     global _has_safe_points
     _has_safe_points = True
+    usual = signal.signal(signal.SIGTERM, _stop)
     try:
         yield
     finally:
+        signal.signal(signal.SIGTERM, usual)
         _has_safe_points = False
 
 

@@ -333,7 +333,7 @@ _RULES: Mapping[str, Rule] = {
         ),
         _rising,
     ),
-    **dict.fromkeys(("exp", "log", "log1p", "expm1"), _widened),
+    **dict.fromkeys(("exp", "log", "log2", "log1p", "expm1"), _widened),
     "neg": _falling,
     "not": _negation,
     "sub": _difference,

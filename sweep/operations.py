@@ -8,7 +8,7 @@ CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "custom_j
 ELEMENTWISE = frozenset(
     {
         "add", "add_any", "sub", "mul", "div", "rem", "max", "min", "neg", "abs", "sign", "floor", "ceil", "round",
-        "sqrt", "rsqrt", "exp", "log", "log1p", "expm1", "pow", "integer_pow", "square",
+        "sqrt", "rsqrt", "exp", "log", "log2", "log1p", "expm1", "pow", "integer_pow", "square",
         "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "xor", "select_n", "clamp", "is_finite",
         "convert_element_type", "stop_gradient", "copy", "copy_p", "bitcast_convert_type",
     }

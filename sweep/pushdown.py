@@ -21,7 +21,9 @@ Later: TypeAlias = Callable[[], Value]
 """Gives an array of shape (rows, 1) once the rows have been reduced."""
 
 _OPPOSITE: dict[Kind, Kind] = {"min": "max", "max": "min"}
-_INCREASING = frozenset({"floor", "ceil", "exp", "log", "log1p", "expm1", "sqrt", "reshape", "copy", "stop_gradient"})
+_INCREASING = frozenset(
+    {"floor", "ceil", "exp", "log", "log2", "log1p", "expm1", "sqrt", "reshape", "copy", "stop_gradient"}
+)
 _MOST_TOGETHER = 8
 """Columns that are looked at together."""
 _ALONG_GROUPS = frozenset({"reduce_sum", "reduce_max", "reduce_min"})

@@ -155,7 +155,7 @@ _SAME = frozenset(
 )  # fmt: skip
 
 _INCREASING: Mapping[str, Callable[[float], float]] = {
-    "exp": math.exp, "log": math.log, "log1p": math.log1p, "expm1": math.expm1, "sqrt": math.sqrt,
+    "exp": math.exp, "log": math.log, "log2": math.log2, "log1p": math.log1p, "expm1": math.expm1, "sqrt": math.sqrt,
 }  # fmt: skip
 _WHOLE: Mapping[str, Callable[[float], float]] = {"floor": math.floor, "ceil": math.ceil}
 """What gives whole numbers, which are exact."""

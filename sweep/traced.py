@@ -1,9 +1,9 @@
-"""Laws as programs that serve arrays of any length, so that the kernels of a study trace them once."""
+"""Laws as programs that serve arrays of any length, so that the kernels of a study share their tracing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -11,13 +11,17 @@ from jax.extend.core import ClosedJaxpr
 
 from kvwall.sweep.provenance import Value, identity, is_constant
 
+LENGTHS: Final = tuple(number for number in range(1000, 1500) if all(number % n for n in range(2, 40)))
+"""Primes that stand for the lengths of the grid's dimensions while laws are traced: one each, so that a dimension is
+known wherever it goes. Layers, tasks and the like are fewer."""
+
 
 class Traced:
     """Laws of one argument and options, traced for each number of grid dimensions, set of constants, and options.
 
-    A program is traced at length one along the grid. It serves all lengths, as `compact` gives each value the shape of
-    what it is made of; operations that are not elementwise may work on leading dimensions only. Numbers that are the
-    same all over the grid stay numbers: laws leave out what is neutral.
+    A program serves all lengths, as `compact` gives each value the shape of what it is made of; what is not elementwise
+    in it may work on leading dimensions only, and add or drop dimensions of length one. Numbers that are the same all
+    over the grid stay numbers: laws leave out what is neutral.
     """
 
     def __init__(self, laws: Callable[..., Any]) -> None:
@@ -27,14 +31,13 @@ class Traced:
     def program(self, argument: Any, rank: int, *options: Hashable) -> tuple[ClosedJaxpr, Any, list[Value]]:
         """(program, structure of its results, its arguments); the last `rank` dimensions of arrays are the grid's."""
         leaves, tree = jax.tree.flatten(argument)
-        leaves = [_settled(leaf, rank) for leaf in leaves]
-        own = [_is_number(leaf, rank) for leaf in leaves]
-        given = [leaf for leaf, number in zip(leaves, own, strict=True) if not number]
-        shapes = [_shortened(leaf, rank) for leaf in given]
-        numbers = tuple(identity(leaf) if number else None for leaf, number in zip(leaves, own, strict=True))
+        leaves = [_narrowed(leaf, rank) for leaf in leaves]
+        fixed = [is_constant(leaf) and set(np.shape(leaf)[-rank:] if rank else ()) <= {1} for leaf in leaves]
+        given = [leaf for leaf, number in zip(leaves, fixed, strict=True) if not number]
+        shapes = [_of_any_length(leaf, rank) for leaf in given]
         key = (
             tree,
-            numbers,
+            tuple(identity(leaf) if number else None for leaf, number in zip(leaves, fixed, strict=True)),
             tuple((each.shape, each.dtype) for each in shapes),
             jax.config.read("jax_enable_x64"),
             options,
@@ -42,7 +45,7 @@ class Traced:
 
         def laws(*traced: Any) -> Any:
             rest = iter(traced)
-            merged = [leaf if number else next(rest) for leaf, number in zip(leaves, own, strict=True)]
+            merged = [leaf if number else next(rest) for leaf, number in zip(leaves, fixed, strict=True)]
             return self._laws(jax.tree.unflatten(tree, merged), *options)
 
         if key not in self._programs:
@@ -51,7 +54,7 @@ class Traced:
         return *self._programs[key], given
 
 
-def _settled(leaf: Value, rank: int) -> Value:
+def _narrowed(leaf: Value, rank: int) -> Value:
     """Of constants: in the precision in force, at length one where they do not vary along the grid."""
     if not is_constant(leaf):
         return leaf
@@ -60,12 +63,8 @@ def _settled(leaf: Value, rank: int) -> Value:
     return first if np.all(leaf == first) else leaf
 
 
-def _is_number(leaf: Value, rank: int) -> bool:
-    return is_constant(leaf) and np.shape(leaf) == _shortened(leaf, rank).shape
-
-
-def _shortened(leaf: Value, rank: int) -> jax.ShapeDtypeStruct:
-    """As traced."""
-    shape = np.shape(leaf)
-    along = min(rank, len(shape))
-    return jax.ShapeDtypeStruct((*shape[: len(shape) - along], *(1,) * along), leaf.dtype)
+def _of_any_length(leaf: Value, rank: int) -> jax.ShapeDtypeStruct:
+    """As traced: as if it varied along every dimension of the grid."""
+    leading = np.shape(leaf)[: max(0, np.ndim(leaf) - rank)]
+    along = np.ndim(leaf) - len(leading)
+    return jax.ShapeDtypeStruct((*leading, *LENGTHS[rank - along : rank]), leaf.dtype)

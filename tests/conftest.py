@@ -45,7 +45,7 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = str(LEAST_SECONDS)
 
 
 made_fast = False
-"""Whether kernels are compiled as users have them: in files of tests that say `MADE_FAST = True`."""
+"""Whether kernels are compiled as users have them: in files of tests with the marker `made_fast`."""
 
 
 def made(options: Callable[[], dict[str, Any] | None], always: bool = False) -> Callable[[], dict[str, Any] | None]:
@@ -67,7 +67,7 @@ kernel.unfused = made(kernel.unfused, always=True)  # XLA crashes when it keeps 
 def _made_fast(request: pytest.FixtureRequest) -> Iterator[None]:
     """Kernels of a file of tests, also those that its other fixtures make, are compiled as it asks."""
     global made_fast
-    made_fast = getattr(request.module, "MADE_FAST", False)
+    made_fast = request.node.get_closest_marker("made_fast") is not None
     yield
     made_fast = False
 

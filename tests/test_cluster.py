@@ -25,9 +25,7 @@ from tests.worker_traps import SIZES
 pytest.importorskip("distributed")
 from kvwall.sweep.cluster import agreement, cluster_asked, connect, window  # noqa: E402 - after the skip
 
-MADE_FAST = True
-
-pytestmark = pytest.mark.usefixtures("compiled_once")
+pytestmark = [pytest.mark.made_fast, pytest.mark.usefixtures("compiled_once")]
 PRELOAD = str(Path(__file__).parent / "worker_traps.py")
 
 

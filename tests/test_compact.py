@@ -12,7 +12,7 @@ from kvwall.spaces.columns import Columns, load_catalogue
 from kvwall.spaces.space import make_space
 from kvwall.sweep.compact import compact
 
-MADE_FAST = True
+pytestmark = pytest.mark.made_fast
 
 SPACES = {
     "remedies": {

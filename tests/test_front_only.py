@@ -16,9 +16,7 @@ from kvwall.sweep.store import open_front, open_results, open_summary
 from kvwall.sweep.study import Study
 from tests.compiled_once import compiled_once  # noqa: F401 - a fixture
 
-MADE_FAST = True
-
-pytestmark = pytest.mark.usefixtures("compiled_once")
+pytestmark = [pytest.mark.made_fast, pytest.mark.usefixtures("compiled_once")]
 
 TEXT = """
 [study]

@@ -16,7 +16,7 @@ from kvwall.sweep.run import problem_of
 from kvwall.sweep.stream import Stream
 from kvwall.sweep.study import Study
 
-MADE_FAST = True
+pytestmark = pytest.mark.made_fast
 
 ROWS, COLUMNS = 6, 40
 WHOLE = np.arange(-4, 5).astype(np.float32)

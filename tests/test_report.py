@@ -34,6 +34,7 @@ from kvwall.sweep.report.left_out import chip_counts
 from kvwall.sweep.report.parts import Items
 from kvwall.sweep.report.remarks import _quality
 from kvwall.sweep.report.style import chip_places
+from kvwall.sweep.report.wording import metric_value
 from kvwall.sweep.store import open_front
 from kvwall.sweep.study import Study
 from tests.finished_sweeps import NOTHING, ONE_DESIGN, TWO_CHIPS, TWO_MODELS, swept, swept_single
@@ -243,7 +244,18 @@ def test_answers_of_the_front_are_its_pairs_of_model_and_chip_best_first(
     for shown, chip in ((both, "h100-sxm"), (results, "b200-sxm")):
         found = Choices(shown, Laws(results.study), None)
         assert found.chips == [chip]
-        assert found.cut == ("Figures show 1 of 2 chips: those of the front's best designs.",)
+        assert found.cut == ("Figures show 1 of 2 chips: those of the front's best designs, then the study's first.",)
+
+
+def test_chips_that_lack_a_figure_say_so_in_answers_of_the_front(unsourced: Path) -> None:
+    results = read_results(unsourced)
+    found = Choices(results, Laws(results.study), None)
+    remarks = [one.ranked_on() for one in found.chip_counts if one.unsourced]
+    assert remarks
+    told = [*chip_answers(found), *answer(found)]
+    for one in found.chip_counts:
+        if one.unsourced:
+            assert any(one.ranked_on() in line or line == one.sentence() for line in told), one.chip
 
 
 def test_parts_of_the_page_are_told_as_they_are_drawn(folder: Path) -> None:
@@ -261,8 +273,15 @@ def test_parts_of_the_page_are_told_as_they_are_drawn(folder: Path) -> None:
     assert drawn[1:] == list(range(1, drawn[0] + 1))
 
 
-def test_colours_of_a_wide_metric_are_logarithmic(folder: Path) -> None:
+def test_colours_of_a_wide_metric_are_logarithmic(folder: Path, elements: Elements) -> None:
     results = read_results(folder)
+    scale = elements.figures["front"]["layout"]["coloraxis"]
+    times = results.front["time_per_output_token"].values
+    assert (scale["cmin"], scale["cmax"]) == pytest.approx(np.log10([times.min(), times.max()]))
+    bar = scale["colorbar"]
+    ends = [metric_value(results.study, "time_per_output_token", float(end)) for end in (times.min(), times.max())]
+    assert [bar["ticktext"][0], bar["ticktext"][-1]] == ends
+    assert bar["tickvals"] == pytest.approx(np.linspace(scale["cmin"], scale["cmax"], len(bar["ticktext"])))
     values = np.asarray(results.front["time_per_output_token"].values, dtype=np.float64)
     assert values.max() > 5 * values.min()
     shades = _hues(results, "time_per_output_token", np.arange(len(values)))

@@ -10,7 +10,7 @@ from kvwall.sweep.compact import compact
 from kvwall.sweep.provenance import Provenance
 from kvwall.sweep.ranges import range_of_array
 
-MADE_FAST = True
+pytestmark = pytest.mark.made_fast
 
 ROWS, COLUMNS = 5, 12
 DRAW = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from kvwall.sweep.points import evaluate_designs
 from kvwall.sweep.run import front_table
 from kvwall.sweep.stream import Stream
 
-MADE_FAST = True
+pytestmark = pytest.mark.made_fast
 
 FAST = Objective("tokens_per_second_per_device", "maximize")
 GOOD = Objective("quality_loss_upper", "minimize")

@@ -83,8 +83,8 @@ def _print(front: xr.Dataset, rows: list[dict[str, Any]], objectives: dict[str, 
     axes = [name for name in coordinates if len({row[name] for row in rows}) > 1]
     shown = _ordered(rows, objectives)
     study = _study(front)
-    metrics = list(dict.fromkeys([*objectives, *(constraint.metric for constraint in study.constraints)]))
-    left_out = _print_table(console, axes, metrics, shown, study.task) if rows else []
+    others = list(dict.fromkeys(one.metric for one in study.constraints if one.metric not in objectives))
+    left_out = _print_table(console, axes, list(objectives), others, shown, study.task) if rows else []
     fixed = [name for name in coordinates if rows and name not in axes]
     same = [f"{name} {number_text(rows[0][name])}" for name in fixed if rows[0][name] != AXES[name].neutral]
     told = ", ".join(f"{sense} {name}" for name, sense in objectives.items())
@@ -105,17 +105,22 @@ def _study(front: xr.Dataset) -> Study:
 
 
 def _print_table(
-    console: Console, axes: list[str], metrics: list[str], rows: list[dict[str, Any]], task: str
+    console: Console, axes: list[str], objectives: list[str], others: list[str], rows: list[dict[str, Any]], task: str
 ) -> list[str]:
-    """Print a line per row; axes that the console has no room for are left out and returned."""
+    """Print a line per row; other metrics, then axes that the console has no room for are left out and returned."""
     from kvwall.sweep.metric_column import metric_column
 
-    columns = [metric_column(name, task, [row[name] for row in rows]) for name in metrics]
-    kept = len(axes)
-    while kept > 1 and _width(_table(console, axes[:kept], columns, rows)) > console.width:
+    def table(kept: int) -> Table:
+        """Of so many axes and other metrics, the axes first."""
+        names = [*objectives, *others[: max(0, kept - len(axes))]]
+        columns = [metric_column(name, task, [row[name] for row in rows]) for name in names]
+        return _table(console, axes[:kept], columns, rows)
+
+    kept = len(axes) + len(others)
+    while kept > 1 and _width(table(kept)) > console.width:
         kept -= 1
-    console.print(_table(console, axes[:kept], columns, rows))
-    return axes[kept:]
+    console.print(table(kept))
+    return [*axes, *others][kept:]
 
 
 def _table(console: Console, axes: list[str], columns: list[MetricColumn], rows: list[dict[str, Any]]) -> Table:

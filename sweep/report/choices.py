@@ -64,8 +64,8 @@ class Choices:
         """Sentences about chips and models that figures leave out."""
         space = self.study.space
         counts = [("chips", len(space["hardware"]), MOST_CHIPS), ("models", len(space["model"]), _MOST_MODELS)]
-        whose = "those of the front's best designs"
-        return tuple(f"Figures show {most} of {n} {what}: {whose}." for what, n, most in counts if n > most)
+        order = "those of the front's best designs, then the study's first"
+        return tuple(f"Figures show {most} of {n} {what}: {order}." for what, n, most in counts if n > most)
 
     def ladder(self, axis: str, most: int, steps: int = 1) -> list[Value]:
         """Values of batch or context for an axis of a figure: the study's, or so many to an octave where it has few."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -95,9 +94,9 @@ def _why_partial(choices: Choices) -> Iterator[str]:
 
 def _unranked(choices: Choices) -> Iterator[str]:
     """Chips ranked on a part of their designs only, where no line of `chip_answers` says it."""
-    if any(chip_answers(choices)):
-        return
-    yield from (one.sentence() for one in choices.chip_counts if one.unsourced)
+    told = list(chip_answers(choices))
+    unsourced = (one for one in choices.chip_counts if one.unsourced)
+    yield from (one.sentence() for one in unsourced if not any(one.ranked_on() in line for line in told))
 
 
 def _value(choices: Choices, metric: str, row: int) -> str:
@@ -129,18 +128,20 @@ def chip_answers(choices: Choices) -> Iterator[str]:
 def _front_answers(choices: Choices) -> Iterator[str]:
     """The same of the front: pairs of model and chip that are on it, best first, and how many are not."""
     results, study = choices.results, choices.study
+    remarks = {str(one.chip): one.ranked_on() for one in choices.chip_counts}
     best: dict[tuple[str, str], int] = {}
     for row in results.order:
         best.setdefault((str(results.names("model")[row]), str(results.names("hardware")[row])), int(row))
     for (model, chip), row in list(best.items())[:_MOST_PAIRS]:
         design = design_text(study, results.design(row), ("model", "hardware"))
-        yield f"{_pair(choices, model, chip)}: {_value(choices, results.first, row)} with {design}."
+        ranked = f" ({remarks[chip]})" if remarks.get(chip) else ""
+        yield f"{_pair(choices, model, chip)}: {_value(choices, results.first, row)}{ranked} with {design}."
     if len(best) > _MOST_PAIRS:
         yield f"{len(best) - _MOST_PAIRS} more pairs of model and chip are on the front, none of them better."
     absent = _pairs(study) - len(best)
     if absent:
         pairs = "pair" if absent == 1 else "pairs"
-        yield f"Of {absent} {pairs} no design is on the front: others are better in some objective and in none worse."
+        yield f"Of {absent} {pairs} no design is on the front: none is admissible, or others are as good or better."
 
 
 def _pair(choices: Choices, model: Value, chip: Value) -> str:
@@ -150,10 +151,8 @@ def _pair(choices: Choices, model: Value, chip: Value) -> str:
 
 
 def _pairs(study: Study) -> int:
-    """Pairs of model and chip of a study; where one moves with the other each has one."""
-    space = study.space
-    dimensions = {space.dimension_of(axis) for axis in ("model", "hardware")}
-    return math.prod(len(space[name]) for name in dimensions if name is not None)
+    """Pairs of model and chip of a study."""
+    return len(study.space.values("model")) * len(study.space.values("hardware"))
 
 
 def _why_nothing(choices: Choices) -> Iterator[str]:

@@ -96,6 +96,8 @@ class ResultsFolder:
             self._notice("leftovers_removed", f"{removed} unfinished files of an interrupted run were removed")
         there = [shard for shard in self.plan.shards if os.path.lexists(self._path(shard))]
         missing = set(self.plan.shards) - set(there)
+        if there:
+            follow(0, len(there))
         for done, (shard, fault) in enumerate(zip(there, self._faults(there), strict=True), 1):
             if fault is not None:
                 self._notice("shard_rejected", f"{self._path(shard)} is computed again: {fault}")
