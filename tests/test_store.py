@@ -322,7 +322,9 @@ def test_resuming_finds_only_what_is_missing(folder: ResultsFolder) -> None:
     assert folder.missing_shards() == every
     for shard in every[:3]:
         write(folder, shard)
-    assert folder.missing_shards() == every[3:]
+    told: list[tuple[int, int]] = []
+    assert folder.missing_shards(lambda done, files: told.append((done, files))) == every[3:]
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
     assert folder.notices == []
 
 
