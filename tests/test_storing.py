@@ -69,7 +69,8 @@ def test_every_profile_stores_what_was_computed(swept: tuple[Study, Path], compu
         found = stored(folder, name)
         near = {"rtol": 2.0**-11 if rounds else 1e-5, "atol": 1e5 if name == "memory_margin" else 0.0}
         np.testing.assert_allclose(found, expected, **near, err_msg=name)
-        assert (found == expected).mean() > 0.999, name  # blocks of another shape may round a last bit differently
+        most = 0.999 if rounds else 0.5  # blocks of another shape may round a last bit differently
+        assert (found == expected).mean() > most, name
     assert rounds == (stored(folder) != computed["time_per_output_token"]).any()
     np.testing.assert_allclose(stored(folder), computed["time_per_output_token"], rtol=2.0**-13)
 
