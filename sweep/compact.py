@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial, reduce
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import jax
@@ -294,11 +295,27 @@ class Interpreter:
         if equation.primitive.name.startswith("reduce_") and axes is not None:
             return [self._reduced(equation, values[0])]
         constant = all(is_constant(value) for value in values)
+        if equation.primitive.name == "cumsum" and axes == (0,) and not constant:
+            return [self._cumulated(equation, values[0])]
         grown = [
             self._along(equation, value, _shaped(variable).shape, axes, constant)
             for variable, value in zip(equation.invars, values, strict=True)
         ]
         return self._bound(equation, grown, constant)
+
+    def _cumulated(self, equation: JaxprEqn, value: Value) -> Value:
+        """A cumulative sum of layers, written out: in a loop over points a compiler would sum anew for every use."""
+        layers = [self._layer(value, place) for place in range(_shaped(equation.invars[0]).shape[0])]
+        if equation.params["reverse"]:
+            layers.reverse()
+        sums = list(accumulate(layers, lambda one, other: self._applied(lax.add_p, {}, [one, other])))
+        if equation.params["reverse"]:
+            sums.reverse()
+        shape = np.broadcast_shapes(*map(np.shape, sums))
+        grown = [self._grown(each, shape) for each in sums]
+        result = lax.concatenate(grown, 0)
+        self._record(result, lax.concatenate_p, {}, grown)
+        return result
 
     def _along(
         self, equation: JaxprEqn, value: Value, full: tuple[int, ...], axes: Sequence[int] | None, constant: bool
