@@ -26,6 +26,8 @@ _INCREASING = frozenset(
 )
 _MOST_TOGETHER = 8
 """Columns that are looked at together."""
+_MOST_OPERATIONS = 200
+"""Between a value and its columns: laws of loops have thousands, which lead to too many columns anyway."""
 _ALONG_GROUPS = frozenset({"reduce_sum", "reduce_max", "reduce_min"})
 
 
@@ -106,7 +108,7 @@ class Pushdown:
     def _of_one_column(self, kind: Kind, value: Value) -> Later | None:
         """Of what increases, or decreases, with a single column, or with such as go together: its value there."""
         inputs: dict[int, Value] = {}
-        if not self._inputs(value, inputs, set()) or not inputs or id(value) in inputs:
+        if not self._inputs(value, inputs) or not inputs or id(value) in inputs:
             return None
         columns = list(inputs.values())
         together = comonotone(columns) if all(map(is_constant, columns)) else None
@@ -124,16 +126,22 @@ class Pushdown:
 
         return found
 
-    def _inputs(self, value: Value, found: dict[int, Value], seen: set[int]) -> bool:
-        """Collect the inputs that vary along columns; whether they are all reached through operations known here."""
-        if along_rows(value) or id(value) in seen:
-            return True
-        seen.add(id(value))
-        origin = self._provenance.origin_of(value)
-        if origin is None:
-            found[id(value)] = value
-            return np.ndim(value) == 2 and len(found) <= _MOST_TOGETHER
-        return all(self._inputs(operand, found, seen) for operand in origin.operands)
+    def _inputs(self, value: Value, found: dict[int, Value]) -> bool:
+        """Collect the inputs that vary along columns; whether few operations, all known here, lead to few of them."""
+        waiting, seen = [value], set[int]()
+        while waiting and len(found) <= _MOST_TOGETHER and len(seen) <= _MOST_OPERATIONS:
+            one = waiting.pop()
+            if along_rows(one) or id(one) in seen:
+                continue
+            seen.add(id(one))
+            origin = self._provenance.origin_of(one)
+            if origin is not None:
+                waiting.extend(reversed(origin.operands))
+            elif np.ndim(one) == 2:
+                found[id(one)] = one
+            else:
+                return False
+        return not waiting and len(found) <= _MOST_TOGETHER
 
     def _direction(self, value: Value, known: dict[int, int | None]) -> int | None:
         """1 if it never decreases with the columns, -1 if it never increases, 0 if it does not vary; None: not known.
