@@ -236,3 +236,25 @@ def test_no_point_of_the_grid_touches_memory():
         entry = text[text.index("ENTRY") :]
         assert f"[{reducer.rows_per_call}]" in entry
         assert f"[{reducer.rows_per_call},{reducer.layout.column_count}]" not in entry
+
+
+def test_an_extreme_behind_a_long_chain_of_operations_is_found():
+    rows = np.linspace(1.0, 2.0, ROWS, dtype=np.float32)[:, None]
+    columns = np.linspace(0.5, 1.5, COLUMNS, dtype=np.float32)[None, :]
+
+    def law(row, column):
+        value = row + column
+        for _ in range(1500):
+            value = jnp.maximum(value * 0.999, column) + row
+        return value
+
+    def found(row):
+        provenance = Provenance()
+        value = compact(law, provenance)(row, columns)
+        batch = Reduction((ROWS, COLUMNS), provenance)
+        later = batch.extreme("max", value, np.ones((1, 1), bool))
+        batch.run()
+        return later()
+
+    expected = np.max(jax.jit(law)(rows, columns), axis=1, keepdims=True)
+    np.testing.assert_allclose(np.broadcast_to(jax.jit(found)(rows), (ROWS, 1)), expected, rtol=1e-5)
