@@ -26,7 +26,7 @@ from kvwall.sweep.operations import ALONG_LAYERS, CALLS, CHOICES, ELEMENTWISE
 from kvwall.sweep.provenance import Origin, Provenance, Value, identity, is_constant
 from kvwall.sweep.ranges import is_finite, range_after
 from kvwall.sweep.separable import Separable
-from kvwall.sweep.traced import LENGTHS, Traced
+from kvwall.sweep.traced import LENGTHS, Traced, traced
 
 _T = TypeVar("_T")
 _LEAST_RANK = 2
@@ -63,15 +63,10 @@ class Interpreter:
     def call(self, laws: Callable[..., _T], *arguments: Any) -> _T:
         """The laws' results for these arguments, of which NumPy arrays are constants."""
         leaves, tree = jax.tree.flatten(arguments)
-        traced = [leaf for leaf in leaves if not is_constant(leaf)]
-
-        def of_traced(*given: Any) -> _T:
-            rest = iter(given)
-            merged = [leaf if is_constant(leaf) else next(rest) for leaf in leaves]
-            return laws(*jax.tree.unflatten(tree, merged))
-
-        program, shape = jax.make_jaxpr(of_traced, return_shape=True)(*traced)
-        found: _T = self._results(program, jax.tree.structure(shape), traced)
+        fixed = [is_constant(leaf) for leaf in leaves]
+        given = [leaf for leaf, constant in zip(leaves, fixed, strict=True) if not constant]
+        program, structure = traced(lambda merged: laws(*merged), tree, leaves, fixed, given)
+        found: _T = self._results(program, structure, given)
         return found
 
     def call_traced(self, laws: Traced, argument: Any, rank: int, *options: Hashable) -> Any:
@@ -83,10 +78,8 @@ class Interpreter:
             self._any_length = frozenset()
 
     def _results(self, program: ClosedJaxpr, structure: Any, arguments: Sequence[Value]) -> Any:
-        return jax.tree.unflatten(structure, self._run(program, arguments))
-
-    def _run(self, program: ClosedJaxpr, arguments: Sequence[Value]) -> list[Value]:
-        return self._evaluate(program.jaxpr, [_known(const) for const in program.consts], arguments)
+        consts = [_known(const) for const in program.consts]
+        return jax.tree.unflatten(structure, self._evaluate(program.jaxpr, consts, arguments))
 
     def _evaluate(self, program: Jaxpr, consts: Sequence[Value], arguments: Sequence[Value]) -> list[Value]:
         found: dict[Any, Value] = dict(zip(program.constvars, consts, strict=True))

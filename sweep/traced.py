@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
 import jax
@@ -43,15 +43,23 @@ class Traced:
             options,
         )
 
-        def laws(*traced: Any) -> Any:
-            rest = iter(traced)
-            merged = [leaf if number else next(rest) for leaf, number in zip(leaves, fixed, strict=True)]
-            return self._laws(jax.tree.unflatten(tree, merged), *options)
-
         if key not in self._programs:
-            program, results = jax.make_jaxpr(laws, return_shape=True)(*shapes)
-            self._programs[key] = program, jax.tree.structure(results)
+            self._programs[key] = traced(lambda merged: self._laws(merged, *options), tree, leaves, fixed, shapes)
         return *self._programs[key], given
+
+
+def traced(
+    laws: Callable[[Any], Any], tree: Any, leaves: Sequence[Value], fixed: Sequence[bool], shapes: Sequence[Any]
+) -> tuple[ClosedJaxpr, Any]:
+    """(program, structure of its results) of laws of one argument: leaves that are fixed stay, others have `shapes`."""
+
+    def of_others(*others: Any) -> Any:
+        rest = iter(others)
+        merged = [leaf if stays else next(rest) for leaf, stays in zip(leaves, fixed, strict=True)]
+        return laws(jax.tree.unflatten(tree, merged))
+
+    program, results = jax.make_jaxpr(of_others, return_shape=True)(*shapes)
+    return program, jax.tree.structure(results)
 
 
 def _narrowed(leaf: Value, rank: int) -> Value:

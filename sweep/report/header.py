@@ -94,8 +94,8 @@ def _why_partial(choices: Choices) -> Iterator[str]:
 
 def _unranked(choices: Choices) -> Iterator[str]:
     """Chips ranked on a part of their designs only, where no line of `chip_answers` says it."""
-    told = list(chip_answers(choices))
-    unsourced = (one for one in choices.chip_counts if one.unsourced)
+    unsourced = [one for one in choices.chip_counts if one.unsourced]
+    told = list(chip_answers(choices)) if unsourced else []
     yield from (one.sentence() for one in unsourced if not any(one.ranked_on() in line for line in told))
 
 
@@ -110,12 +110,11 @@ def chip_answers(choices: Choices) -> Iterator[str]:
     if choices.best is None:
         yield from _front_answers(choices)
         return
-    remarks = {one.chip: one.ranked_on() for one in choices.chip_counts}
     for model in choices.models:
         for chip in choices.chips:
             name = _pair(choices, model, chip)
             index = choices.best_index(model, chip)
-            ranked = f" ({remarks[chip]})" if remarks.get(chip) else ""
+            ranked = _ranked(choices, chip)
             if index is None:
                 yield f"{name}: no design is admissible{ranked}."
                 continue
@@ -128,13 +127,12 @@ def chip_answers(choices: Choices) -> Iterator[str]:
 def _front_answers(choices: Choices) -> Iterator[str]:
     """The same of the front: pairs of model and chip that are on it, best first, and how many are not."""
     results, study = choices.results, choices.study
-    remarks = {str(one.chip): one.ranked_on() for one in choices.chip_counts}
     best: dict[tuple[str, str], int] = {}
     for row in results.order:
         best.setdefault((str(results.names("model")[row]), str(results.names("hardware")[row])), int(row))
     for (model, chip), row in list(best.items())[:_MOST_PAIRS]:
         design = design_text(study, results.design(row), ("model", "hardware"))
-        ranked = f" ({remarks[chip]})" if remarks.get(chip) else ""
+        ranked = _ranked(choices, chip)
         yield f"{_pair(choices, model, chip)}: {_value(choices, results.first, row)}{ranked} with {design}."
     if len(best) > _MOST_PAIRS:
         yield f"{len(best) - _MOST_PAIRS} more pairs of model and chip are on the front, none of them better."
@@ -142,6 +140,12 @@ def _front_answers(choices: Choices) -> Iterator[str]:
     if absent:
         pairs = "pair" if absent == 1 else "pairs"
         yield f"Of {absent} {pairs} no design is on the front: none is admissible, or others are as good or better."
+
+
+def _ranked(choices: Choices, chip: Value) -> str:
+    """In brackets, on which part of its designs a chip is ranked; empty where it is on all."""
+    remark = next((one.ranked_on() for one in choices.chip_counts if str(one.chip) == str(chip)), "")
+    return f" ({remark})" if remark else ""
 
 
 def _pair(choices: Choices, model: Value, chip: Value) -> str:
